@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import errno
 import glob
-import importlib
+import importlib.util
 import json
 import lzma
 import os
+import platform
 import re
 import secrets
 import shutil
@@ -113,9 +114,11 @@ def check_exists(path: str | Path, what: str) -> None:
 
     What is there counts as read: no output replaces it (`check_unread`).
     """
-    path = split_layer(str(path))[0].split("|")[0]  # what is behind it says how the file is used
+    path = split_layer(str(path))[0]
     if not is_possible(path):
         raise GeometryError(f"{what}: no file can have the name {path!r}.", option=what, found=path)
+    if not Path(path).exists():
+        path = path.split("|")[0]  # what is behind it says how the file is used
     if is_virtual(path) or Path(path).exists() or matching(path):
         check_direct(path, what)
         remember_read(path)
@@ -130,7 +133,7 @@ def check_exists(path: str | Path, what: str) -> None:
 
 
 def is_possible(path: str | os.PathLike[str]) -> bool:
-    """Tell whether a file can have this name: one without a zero byte, in characters that the system can write.
+    r"""Tell whether a file can have this name: one without a zero byte, in characters that the system can write.
 
     Examples
     --------
@@ -621,6 +624,55 @@ def together(folder: str | os.PathLike[str]) -> Iterator[Path]:
         for folder_made in missing:
             with suppress(OSError):
                 folder_made.rmdir()
+
+
+@contextmanager
+def held_alone(folder: str | os.PathLike[str]) -> Iterator[None]:
+    """Hold a folder for as long as this process writes there; refuse where another one does.
+
+    The system lets go of it if the process dies, however that is. Where a file system knows no locks nobody is refused.
+
+    Raises
+    ------
+    WriteError
+        That names the process.
+    """
+    path = Path(folder) / ".in-use"
+    with path.open("a+", encoding="utf-8") as file:
+        if not _lock(file.fileno()):
+            file.seek(0)
+            raise WriteError(
+                f"Another run is writing to {folder}: {file.read().strip()}.",
+                option="output",
+                found=str(folder),
+                remedy="Wait until it has ended, or choose another folder "
+                f"with {option('output', python='another path')}.",
+            )
+        file.truncate(0)
+        file.write(f"process {os.getpid()} on {platform.node()}")
+        file.flush()
+        try:
+            yield
+        finally:
+            with suppress(OSError):  # one that is open cannot be removed everywhere
+                path.unlink()
+
+
+def _lock(file: int) -> bool:
+    """Lock an open file until it is closed; return False where another process has."""
+    try:
+        if importlib.util.find_spec("fcntl"):
+            fcntl = importlib.import_module("fcntl")
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        else:  # Windows, where what is locked cannot be read: a byte far beyond the text
+            os.lseek(file, 1 << 20, os.SEEK_SET)
+            msvcrt = importlib.import_module("msvcrt")
+            msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
+    except ImportError:
+        return True
+    except OSError as error:
+        return error.errno not in (errno.EAGAIN, errno.EACCES, errno.EDEADLK)
+    return True
 
 
 def _not_written(path: Path, error: Exception) -> Exception:

@@ -11,7 +11,7 @@ import tempfile
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
@@ -367,9 +367,26 @@ def _connected(address: str) -> Iterator[Any]:
             option="client",
             remedy="Install geobgp[dask].",
         ) from error
+    found: Future[Any] = Future()
+
+    def connect() -> None:
+        try:
+            client = Client(address, timeout=PATIENCE, set_as_default=False)
+        except Exception as error:
+            if found.set_running_or_notify_cancel():
+                found.set_exception(error)
+        else:
+            if found.set_running_or_notify_cancel():
+                found.set_result(client)
+            else:  # too late
+                client.close()
+
+    # In a thread of its own: a port that takes the connection and never answers would hold the client for minutes.
+    threading.Thread(target=connect, daemon=True).start()
     try:
-        client = Client(address, timeout=PATIENCE, set_as_default=False)
+        client = found.result(PATIENCE)
     except (OSError, TimeoutError, ValueError) as error:
+        found.cancel()
         raise WorkerError(
             f"There is no Dask scheduler at {address}: nobody answered within {PATIENCE:g} s.",
             option="client",

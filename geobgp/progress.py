@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import sys
 import threading
 import time
@@ -117,7 +118,9 @@ class ConsoleProgress(Progress):
         from rich.console import Console
 
         super().__init__()
-        self.console = console or Console(stderr=True, highlight=False)
+        # Not only colours are unwanted then: a log shall hold no escapes at all.
+        plain = False if os.environ.get("NO_COLOR") else None
+        self.console = console or Console(stderr=True, highlight=False, force_terminal=plain)
         self.verbose = verbose
         self._width = 12
         self._told = 0.0

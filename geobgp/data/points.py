@@ -334,8 +334,9 @@ class Stream:
             try:
                 numbers = np.asarray(table, float)
             except (TypeError, ValueError):
-                raise GeometryError("points: an array of points holds numbers, eastings and northings; found words.",
-                                    option="points") from None
+                raise GeometryError(
+                    "points: an array of points holds numbers, eastings and northings; found words.", option="points"
+                ) from None
             return _RawPoints(numbers, o.crs or o.domain_crs, None)
         raise GeometryError(
             "points: each chunk must be a GeoDataFrame, a GeoSeries, a DataFrame with named coordinates "

@@ -19,14 +19,14 @@ from geobgp.auto.options import Options, TilesOptions
 from geobgp.auto.pipeline import run
 from geobgp.auto.search import round_size
 from geobgp.data.counts import Counts, bin_points
-from geobgp.data.inputs import Inputs
-from geobgp.errors import DataError, GeobgpError, render_text
-from geobgp.files import check_unread, replacing
+from geobgp.errors import DataError, GeobgpError, SizeError, captured_warnings, render_text
+from geobgp.files import check_unread, held_alone, replacing
 from geobgp.inference.mixture import quantile_name, quantiles_of
 from geobgp.land.domain import Domain
 from geobgp.land.water import SIDES
 from geobgp.model import LGCP
 from geobgp.parallel import Failed, Workers, open_workers
+from geobgp.prior.full_rank import FullRank
 from geobgp.prior.kernels import Matern
 from geobgp.progress import Progress, ProgressLike, as_progress
 from geobgp.scale.mosaic import Mosaic, read_tile, write_tile
@@ -51,7 +51,6 @@ if TYPE_CHECKING:
     import xarray as xr
 
     from geobgp.land.polygons import Land
-    from geobgp.posterior import Posterior
 
 
 #: Width of halos in lengthscales; and where land may be empty, through which information comes from farther away.
@@ -63,6 +62,8 @@ HALO, HALO_WITH_VOIDS = 3.0, 4.0
 
 #: Nodes of the pooled fit, at most, from which tiles take intercept, effects of covariates and water.
 COARSE_NODES = 16_000
+#: Nodes of the quick fit before it, which tells whether tiles are wide enough.
+QUICK_NODES = 1500
 #: Tiles that learn hyperparameters by themselves, and the events that each has at least.
 SAMPLED, FEWEST_EVENTS = 3, 50
 #: Smoothness of the kernel.
@@ -119,9 +120,9 @@ class Planner:
         self.reach = 2.0 * self.h if o.max_snap is None else float(o.max_snap)
         area = self.cells * self.h**2
         self.coarse = max(self.h, round_size(math.sqrt(area / COARSE_NODES)))
-        domain = Domain.from_land(self.land, self.coarse, o.min_coverage)
-        self.sources = TileSources.read(o, domain)
-        self.counts = self._counts(domain)
+        self.domain = Domain.from_land(self.land, self.coarse, o.min_coverage)
+        self.sources = TileSources.read(o, self.domain)
+        self.counts = self._counts(self.domain)
         assert self.counts.coordinates is not None
         self.coords = self.counts.coordinates
 
@@ -145,7 +146,7 @@ class Planner:
         """Return what is to be fitted; what all tiles share is learned, or read where it was before."""
         o, single = self.o, self.cells <= self.o.tile_nodes
         crs = None if self.land.crs is None else self.land.crs.to_wkt()
-        key = self._key(crs)
+        key = self._key()
         stored = read_json(self.folder / PLAN)
         if stored.get("key") == key:
             parameters = None if stored["parameters"] is None else SharedParameters.of(**stored["parameters"])
@@ -153,13 +154,14 @@ class Planner:
         self._check_inputs(self._job(crs, 0.0, None))
         rho: Any = o.permeability
         parameters = None
-        if not single or rho == "auto":
-            coarse = self._pooled_fit()
-            rho = coarse.basis.permeability
         if not single:
-            slopes = coarse.fit.states[0].coefficients()[0][1:]
-            job = replace(self._job(crs, rho, None), slopes=tuple(slopes.tolist()))
-            parameters = self._shared_parameters(coarse, self._sampled(job, coarse.fit.hyper_mean))
+            self._check_width()
+        if not single or rho == "auto":
+            pooled = self._pooled_fit()
+            rho = pooled["permeability"]
+        if not single:
+            job = replace(self._job(crs, rho, None), slopes=tuple(pooled["slopes"]))
+            parameters = self._shared_parameters(rho, self._sampled(job, np.array(pooled["theta"])))
         record = {
             "key": key,
             "permeability": float(rho),
@@ -177,11 +179,13 @@ class Planner:
         points = coords_of(tiles, self.frame, self.coords)
         return [(t, p, self.sources.shapes(t, self.frame)) for t, p in zip(tiles, points, strict=True)]
 
-    def _key(self, crs: str | None) -> str:
+    def _key(self, *, pooled: bool = False) -> str:
+        """Return a hash of all that the plan depends on; or of what the pooled fit does, which knows of no tiles."""
         o, digest = self.o, hashlib.blake2b(digest_size=12)
+        crs = None if self.land.crs is None else self.land.crs.to_wkt()
         plain_facts = (
-            FORMAT, crs, self.h, o.tile_nodes, halo_of(o), o.permeability, o.min_coverage, self.reach, self.coarse,
-            self.sources.inputs.digest,
+            FORMAT, crs, o.permeability, o.min_coverage, self.reach, self.coarse, self.sources.inputs.digest,
+            *(() if pooled else (self.h, o.tile_nodes, halo_of(o))),
         )  # fmt: skip
         digest.update(repr(plain_facts).encode())
         for shape in (self.land.geometry, self.land.barriers):
@@ -221,25 +225,63 @@ class Planner:
 
     # -- what all tiles share
 
-    def _pooled_fit(self) -> Posterior:
-        """Return the fit of all points on all land, on cells so wide that it is one fit."""
-        o = self.o
-        with self.progress.stage("pooled fit") as stage:
-            options = Options(
-                points=self.coords, land=o.land, water=o.water, barriers=o.barriers, crs=o.crs, land_crs=o.land_crs,
-                min_coverage=o.min_coverage, cell_size=self.coarse, m="full", permeability=o.permeability,
-                max_snap=self.reach, kernel=Matern(NU), **self.sources.model,
-            )  # fmt: skip
-            posterior = run(options, stage).posterior
-            stage.note(f"{posterior.domain.n_nodes:,} nodes of {number(self.coarse)}")
-        return posterior
+    def _check_width(self) -> None:
+        """Refuse tiles that will be far too narrow for their halos, by a quick fit before the pooled one.
 
-    def _shared_parameters(self, coarse: Posterior, theta: np.ndarray) -> SharedParameters:
-        """Return intercept and effects of the pooled fit, with the lengthscale and sd of all tiles."""
+        Exposure and covariates are read for the pooled fit alone, so that there is none with these.
+        """
+        size = round_size(math.sqrt(self.cells * self.h**2 / QUICK_NODES))
+        if self.sources.inputs.digest or size < 2.0 * self.coarse or self._pooled_path.exists():
+            return
+        with self.progress.stage("width of tiles") as stage, captured_warnings(lambda warning: None):
+            rho = 0.0 if self.o.permeability == "auto" else self.o.permeability
+            lengthscale = run(self._pooled(size, rho), stage).posterior.lengthscale
+            stage.note(f"lengthscale about {number(lengthscale, 2)}")
+            try:
+                self._cut(0.5 * lengthscale, 0.0)
+            except SizeError:
+                self._cut(lengthscale, 0.0)  # which says what is enough
+                raise
+
+    def _pooled(self, cell_size: float, permeability: Any, **model: Any) -> Options:
+        o = self.o
+        return Options(
+            points=self.coords, land=o.land, water=o.water, barriers=o.barriers, crs=o.crs, land_crs=o.land_crs,
+            min_coverage=o.min_coverage, cell_size=cell_size, m="full", permeability=permeability,
+            max_snap=self.reach, kernel=Matern(NU), **model,
+        )  # fmt: skip
+
+    @property
+    def _pooled_path(self) -> Path:
+        """Where the pooled fit is kept."""
+        return self.folder / "tiles" / f"pooled-{self._key(pooled=True)}.json"
+
+    def _pooled_fit(self) -> dict[str, Any]:
+        """Return permeability, hyperparameters and slopes of the fit of all points on all land.
+
+        Its cells are so wide that it is one fit. It is kept beside the tiles, whatever tiles there will be.
+        """
+        path = self._pooled_path
+        with self.progress.stage("pooled fit") as stage:
+            if found := read_json(path):
+                stage.note("as fitted before")
+                return found
+            posterior = run(self._pooled(self.coarse, self.o.permeability, **self.sources.model), stage).posterior
+            found = {
+                "permeability": float(posterior.basis.permeability),
+                "theta": posterior.fit.hyper_mean.tolist(),
+                "slopes": posterior.fit.states[0].coefficients()[0][1:].tolist(),
+            }
+            write_json(path, found)
+            stage.note(f"{posterior.domain.n_nodes:,} nodes of {number(self.coarse)}")
+        return found
+
+    def _shared_parameters(self, rho: float, theta: np.ndarray) -> SharedParameters:
+        """Return intercept and effects of all land, with the lengthscale and sd of all tiles."""
         kernel = Matern(NU, float(np.exp(theta[0])), float(np.exp(theta[1])))
         with self.progress.stage("intercept"):
-            model = LGCP.from_inputs(coarse.basis, Inputs.of(coarse), kernel)
-            fit = model.fit(np.asarray(coarse.observed)).fit
+            basis = FullRank(self.domain, permeability=rho)
+            fit = LGCP(basis, kernel, **self.sources.model).fit(np.asarray(self.counts, float)).fit
             mean, covariance = fit.states[0].coefficients()
         return SharedParameters.of(kernel.lengthscale or 0.0, kernel.sd or 0.0, mean.tolist(), covariance.tolist())
 
@@ -350,7 +392,7 @@ def run_tiles(options: TilesOptions, progress: ProgressLike = False) -> Tiles:
     o, progress = options, as_progress(progress)
     o.check_files()
     folder = _folder(o.output)
-    with open_workers(o.client, o.n_jobs) as workers:
+    with held_alone(folder / "tiles"), open_workers(o.client, o.n_jobs) as workers:
         planner = Planner(o, folder, workers, progress)
         return _fit(planner, planner.plan())
 

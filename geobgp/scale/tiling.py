@@ -162,7 +162,18 @@ def cut_tiles(land: Land, frame: Frame, tile_nodes: int, halo: float, step: int 
         If a tile would be narrower than the halo.
     """
     halo_cells = math.ceil(halo / frame.cell_size - 1e-9)
-    cores = _halved(land.geometry, frame, frame.box, tile_nodes, halo_cells, halo_cells + step - 1)
+    reach = halo_cells + step - 1
+    try:
+        cores = _halved(land.geometry, frame, frame.box, tile_nodes, halo_cells, reach)
+    except _NarrowError as narrow:
+        raise SizeError(
+            f"A tile of {tile_nodes:,} nodes would be {number(narrow.side * frame.cell_size)} wide and so narrower "
+            f"than the halo of {number(halo)} ({halo_cells:,} cells).",
+            option="tile_nodes",
+            found=narrow.side,
+            remedy=f"Use {option('tile_nodes')} >= {_enough(land, frame, narrow.cells, halo_cells, reach):,}, or a "
+            f"larger {option('cell_size')}.",
+        ) from None
     single = len(cores) == 1
     tiles = []
     for k, (core, near) in enumerate(cores):
@@ -175,6 +186,32 @@ def cut_tiles(land: Land, frame: Frame, tile_nodes: int, halo: float, step: int 
             barriers = None
         tiles.append(Tile(k, frame.box if single else core, shown, outer, geometry, barriers))
     return tiles
+
+
+class _NarrowError(Exception):
+    """A part of the land with so many cells cannot be halved: its halves would be narrower than the halo."""
+
+    def __init__(self, side: int, cells: float) -> None:
+        super().__init__(side, cells)
+        self.side, self.cells = side, cells
+
+
+def _enough(land: Land, frame: Frame, cells: float, halo: int, reach: int) -> int:
+    """Return how many nodes a tile must have at least, for land of its shape; `cells` are those of a part too narrow.
+
+    A part that cannot be halved must be a tile itself; so it goes on until all parts are.
+    """
+    while True:
+        tile_nodes = math.ceil(cells - 1e-6)
+        if tile_nodes >= 1000:  # a round number is easier to remember
+            unit = 10 ** (len(str(tile_nodes)) - 2)
+            tile_nodes = math.ceil(tile_nodes / unit) * unit
+        try:
+            _halved(land.geometry, frame, frame.box, tile_nodes, halo, reach)
+        except _NarrowError as narrow:
+            cells = narrow.cells
+        else:
+            return tile_nodes
 
 
 def _halved(
@@ -191,15 +228,7 @@ def _halved(
         return [(core, near)]
     rows, cols = core.shape
     if max(rows, cols) // 2 < halo:
-        side = max(rows, cols) // 2
-        wide = (2.0 * halo) ** 2
-        raise SizeError(
-            f"A tile of {tile_nodes:,} nodes would be {number(side * frame.cell_size)} wide and so narrower than the "
-            f"halo of {number(halo * frame.cell_size)} ({halo:,} cells).",
-            option="tile_nodes",
-            found=side,
-            remedy=f"Use {option('tile_nodes')} >= {math.ceil(wide):,}, or a larger {option('cell_size')}.",
-        )
+        raise _NarrowError(max(rows, cols) // 2, cells)
     if rows >= cols:
         middle = (core.top + core.bottom) // 2
         halves = Box(core.top, core.left, middle, core.right), Box(middle, core.left, core.bottom, core.right)

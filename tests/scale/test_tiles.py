@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -17,6 +18,8 @@ import shapely
 from paths import ROOT
 
 from geobgp import LGCP, DataError, Domain, FullRank, GeobgpError, Matern, SizeError, bin_points, map_tiles
+from geobgp.errors import WriteError
+from geobgp.files import held_alone
 from geobgp.scale import tiles as module
 
 LAND = shapely.difference(shapely.box(0, 0, 96, 84), shapely.Point(40, 50).buffer(9))
@@ -169,6 +172,27 @@ def test_a_run_that_is_killed_goes_on(points, made, planned, tmp_path):
     same(found, made)
 
 
+def test_a_second_run_into_the_folder_is_refused(points, made):
+    """Two would write into one mosaic; the lock goes with the process."""
+    script = (
+        "import sys, time; from geobgp.files import held_alone\n"
+        "with held_alone(sys.argv[1]): print('holds', flush=True); time.sleep(60)"
+    )
+    place = str(made.folder / "tiles")
+    first = subprocess.Popen([sys.executable, "-c", script, place], stdout=subprocess.PIPE, cwd=ROOT)
+    try:
+        assert first.stdout.readline() == b"holds\n"
+        with pytest.raises(WriteError, match=rf"Another run is writing to .*: process {first.pid} on .*Wait until"):
+            map_tiles(points, LAND, made.folder, **FIRST, **TOLD)
+    finally:
+        first.kill()
+        first.wait()
+        first.stdout.close()
+    with held_alone(place):
+        pass
+    assert not (made.folder / "tiles" / ".in-use").exists()
+
+
 def test_a_worker_that_dies_is_survived(points, made, client, planned):
     killed = []
 
@@ -184,8 +208,17 @@ def test_a_worker_that_dies_is_survived(points, made, client, planned):
 
 
 def test_what_cannot_be(points, planned, tmp_path, monkeypatch):
-    with pytest.raises(SizeError, match="narrower than the halo"):
+    with pytest.raises(SizeError, match="narrower than the halo"):  # by a quick fit, before the pooled one
+        map_tiles(points, LAND, tmp_path / "quick", **FIRST, **{**TOLD, "tile_nodes": 200})
+    assert not list((tmp_path / "quick" / "tiles").iterdir())
+    monkeypatch.setattr(module, "QUICK_NODES", 10_000)
+    with pytest.raises(SizeError, match="narrower than the halo") as caught:
         map_tiles(points, LAND, tmp_path / "a", **FIRST, **{**TOLD, "tile_nodes": 200})
+    # The pooled fit is kept, and the number that is proposed is enough.
+    enough = int(re.search(r"Use tile_nodes >= ([\d,]+)", str(caught.value))[1].replace(",", ""))
+    monkeypatch.setattr(module, "run", None)
+    assert map_tiles(points, LAND, tmp_path / "a", **FIRST, **{**TOLD, "tile_nodes": enough}).n_fitted > 1
+    monkeypatch.undo()
     with pytest.raises(DataError, match="halo must be a number of at least 3"):
         map_tiles(points, LAND, tmp_path / "a", halo=1.0, **FIRST, **TOLD)
     with pytest.raises(DataError, match="weights does not go with tiles"):

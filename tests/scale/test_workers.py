@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -110,6 +111,15 @@ def test_a_scheduler_that_is_not_there(monkeypatch, cluster):
         pass
     with pytest.raises(DataError, match="at least 1; found 0"), open_workers(n_jobs=0):
         pass
+
+
+def test_an_address_that_takes_the_connection_and_never_answers_is_given_up(monkeypatch):
+    """Dask itself waits for minutes there."""
+    monkeypatch.setattr("geobgp.parallel.PATIENCE", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"tcp://127.0.0.1:{silent.getsockname()[1]}"
+        with pytest.raises(WorkerError, match=rf"no Dask scheduler at {address}.*within 0.5 s"), open_workers(address):
+            pass
 
 
 def test_a_cluster_without_workers(monkeypatch):
