@@ -26,6 +26,14 @@ KINDS = [
 ]
 
 
+def test_what_names_of_the_data_hold_never_hinders_a_message():
+    """Marks of options, escapes of terminals and halves of surrogate pairs may all be in a name."""
+    for name in ("a\x02b\x03c", "\x02[1]\x03", "\x1b[31mred", "zero\0", "\ud800"):
+        text = str(DataError(f"There is no region {name}.", remedy=f"Give {option('regions')}."))
+        assert text.isprintable() and text.endswith("Give regions.") and text.encode()
+    assert "\\x1b[31mred" in str(DataError("\x1b[31mred"))
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_each_carries_its_facts_and_reads_as_one_text(kind):
     told = kind("Three are negative.", option="weights", found=3, remedy="Leave them out.")

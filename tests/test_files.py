@@ -1,6 +1,10 @@
 """Vector files of every kind: one table of suffixes, one reader, one kind of error."""
 
+import bz2
 import gzip
+import lzma
+import os
+import sys
 import zipfile
 
 import geopandas as gpd
@@ -11,8 +15,19 @@ import pytest
 import shapely
 from reading import node_exposure
 
-from geobgp import Domain, GeometryError
-from geobgp.files import VectorLayer, as_frame, check_exists, kind_of, layers, read_vector, split_layer, write_csv
+from geobgp import DataError, Domain, GeometryError, Posterior, map_intensity, map_tiles
+from geobgp.errors import WriteError
+from geobgp.files import (
+    VectorLayer,
+    as_frame,
+    check_exists,
+    held_alone,
+    kind_of,
+    layers,
+    read_vector,
+    split_layer,
+    write_csv,
+)
 from geobgp.land.polygons import read_polygons
 from geobgp.land.regions import read_regions
 
@@ -126,6 +141,40 @@ def test_files_that_are_not_there_or_not_what_they_say(tmp_path, folder):
         read_vector(tmp_path / "two.zip", "land")
     named = caught.value.remedy.split("'")[1]
     assert len(read_vector(named, "land")) == 2
+
+
+@pytest.mark.parametrize("path", ["a\0b.gpkg", "\ud800.gpkg"])
+def test_names_that_no_file_can_have_are_refused(path, tmp_path):
+    with pytest.raises(GeometryError, match=r"land: no file can have the name '(a\\x00b|\\ud800)"):
+        read_vector(path, "land")
+    with pytest.raises(DataError, match="path must be the path of a file or folder"):
+        Posterior.load(path)
+    with pytest.raises(DataError, match="out must be the path of a file or folder"):
+        map_tiles(np.zeros((3, 2)), shapely.box(0, 0, 1, 1), tmp_path / path, cell_size=1.0)
+
+
+@pytest.mark.parametrize(("name", "pack"), [("p.csv.gz", gzip.compress), ("p.csv.bz2", bz2.compress),
+                                            ("p.csv.xz", lzma.compress)])  # fmt: skip
+def test_packed_tables_that_end_too_early_are_named(name, pack, tmp_path):
+    rows = "\n".join(["easting,northing", *(f"{k % 97 / 9.7},{k % 89 / 8.9}" for k in range(500))])
+    whole = pack(rows.encode())
+    for broken in (whole[: len(whole) // 2], whole[:-1], whole[:60] + b"xxxxxxxx" + whole[68:]):
+        (tmp_path / name).write_bytes(broken)
+        with pytest.raises(GeometryError, match=rf"points: .*{name} (cannot be read as a table|is empty)"):
+            map_intensity(str(tmp_path / name), shapely.box(0, 0, 10, 10), crs="local", cell_size=1.0)
+
+
+def test_a_folder_is_held_by_one_process_at_a_time_where_there_are_locks(tmp_path, monkeypatch):
+    with held_alone(tmp_path), pytest.raises(WriteError, match=rf"Another run is writing.*process {os.getpid()} on"), \
+            held_alone(tmp_path):  # fmt: skip
+        pass
+    with pytest.raises(FileNotFoundError), held_alone(tmp_path):
+        raise FileNotFoundError  # of another file: not taken for one of its own
+    assert list(tmp_path.iterdir()) == []
+    for missing in ("fcntl", "msvcrt"):
+        monkeypatch.setitem(sys.modules, missing, None)
+    with held_alone(tmp_path), held_alone(tmp_path):
+        pass
 
 
 class Foreign:

@@ -116,6 +116,17 @@ def test_nothing_is_left_running_after_an_error(monkeypatch):
     assert len(text.getvalue()) == before
 
 
+def test_no_color_leaves_no_escapes_on_a_terminal_either(monkeypatch, capfd):
+    monkeypatch.setattr(module, "PATIENCE", 0.0)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    for told, escapes in (("", True), ("1", False)):
+        monkeypatch.setenv("NO_COLOR", told)
+        with ConsoleProgress().stage("fit") as stage:
+            time.sleep(0.1)
+            stage.note("done", "green")
+        assert ("\x1b" in capfd.readouterr().err) == escapes
+
+
 def test_lines_for_programs_are_json_and_not_thousands():
     lines = []
     progress = JsonProgress(lines.append)

@@ -496,7 +496,7 @@ class ModelSearch:
         rho = 0.0 if o.permeability == "auto" or o.boundary == "dirichlet" else float(o.permeability)
         condition = BoundaryCondition(o.boundary, rho)
         most = practical_features(data.domain.n_nodes, o.max_features)
-        m = "full" if self._has_full else self._first_m(data, most)
+        m = "full" if self.has_full else self._first_m(data, most)
         gains: dict[str, float] = {}
         for name in words:
             task.family = name
@@ -575,7 +575,7 @@ class ModelSearch:
         m, why = self.options.m, ""
         if m == "full":
             why = "given"
-        elif m == "auto" and self._has_full and condition.permeability > 0:
+        elif m == "auto" and self.has_full and condition.permeability > 0:
             why = "information crosses the water, which features would have to cover"
         if why:
             self.choices["features"] = Choice("full resolution", why)
@@ -583,7 +583,7 @@ class ModelSearch:
         kept, self.choices["features"] = self.with_enough_features(data, condition)
         if self.fits.task.any_smoothness and kept.basis.truncated:
             kept = self._smoothest(kept)
-        if m == "auto" and kept.basis.truncated and self._has_full:
+        if m == "auto" and kept.basis.truncated and self.has_full:
             kept = self._or_full(kept)
         return kept
 
@@ -665,7 +665,7 @@ class ModelSearch:
         return kept
 
     @property
-    def _has_full(self) -> bool:
+    def has_full(self) -> bool:
         """Whether full resolution is possible: for this kernel, and this kind of data."""
         return has_full_resolution(self.options.kernel) and not self.fits.task.features_alone
 
@@ -679,7 +679,7 @@ class ModelSearch:
             return min(FIRST_FEATURES, most)
         area = float(data.domain.node_areas.sum())
         need = MARGIN * features_needed(kernel, kernel.lengthscale, area)
-        if need > most and self._has_full:
+        if need > most and self.has_full:
             return "full"
         return round_features(need, most)
 
@@ -691,7 +691,7 @@ class ModelSearch:
         try:
             kept = self.fits.fit(data, condition, first)
         except FitError:
-            if o.m != "auto" or first == "full" or not self._has_full:
+            if o.m != "auto" or first == "full" or not self.has_full:
                 raise
             return self.fits.fit(data, condition, "full"), Choice(
                 "full resolution", f"the fit with {first} features broke down"
@@ -1005,9 +1005,7 @@ class GridRefinement:
     def climb(self) -> tuple[Candidate, dict[str, Choice]]:
         """Return the fit to keep, and every choice with its reason."""
         o, task, search = self.options, self.fits.task, ModelSearch(self.fits)
-        usual, why = self._usual_cell_size()
-        if task.in_time and o.cell_size is None and not task.one_size:
-            usual, why = self._moderate(usual, why)
+        usual, why = self.aimed_at()
         settled = o.m != "auto" and (o.boundary == "dirichlet" or o.permeability != "auto")
         first = usual if settled and (o.cell_size is not None or o.m != "full") else self._coarse(usual)
         reach = self.reach
@@ -1049,6 +1047,13 @@ class GridRefinement:
         return (kept if warning is None else kept.warned(warning)), choices
 
     # -- sizes
+
+    def aimed_at(self) -> tuple[float, str]:
+        """Return the cells that are aimed at first, and why."""
+        task, (usual, why) = self.fits.task, self._usual_cell_size()
+        if task.in_time and self.options.cell_size is None and not task.one_size:
+            return self._moderate(usual, why)
+        return usual, why
 
     @property
     def reach(self) -> float:

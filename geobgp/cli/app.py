@@ -69,15 +69,19 @@ def _command(
     """
 
     def decorate(function: Any) -> click.Command:
-        def callback(quiet: bool, verbose: bool, debug: bool, form: str, **given: Any) -> None:
+        def callback(quiet: bool, verbose: bool, debug: bool, form: str, dry_run: bool = False, **given: Any) -> None:
             from geobgp.cli import commands
 
             parsed: Any = given if only is not None else parse_options(options, given)
-            getattr(commands, run)(parsed, quiet=quiet, verbose=verbose, form=form)
+            asked = "preview_files" if dry_run else run
+            getattr(commands, asked)(parsed, quiet=quiet, verbose=verbose, form=form)
 
         callback.__doc__ = function.__doc__
         forms = click.Choice(("console", "json"))
         with_talk: Any = click.option("--progress", "form", type=forms, default="console", hidden=True)(callback)
+        if run in ("map_files", "risk_files", "place_files"):
+            told = "Say how many cells, how much time and memory the map would take, and write nothing."
+            with_talk = click.option("--dry-run", is_flag=True, help=told)(with_talk)
         for words, text in (
             (("--debug",), "Show the traceback of an error."),
             (("-v", "--verbose"), "Report every round of the fit."),

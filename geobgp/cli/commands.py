@@ -19,7 +19,7 @@ import shapely
 import geobgp
 from geobgp.auto.gridded import read_land
 from geobgp.auto.options import TilesOptions
-from geobgp.auto.pipeline import Mapped, run
+from geobgp.auto.pipeline import Mapped, preview, run
 from geobgp.auto.search import cell_size_for
 from geobgp.checks.hotspots import hotspots_above
 from geobgp.cli.messages import say, showing_warnings
@@ -29,6 +29,7 @@ from geobgp.cli.options import (
     RiskFiles,
     SimulateOptions,
     ValueFiles,
+    check_beforehand,
     command_line,
     parse_options,
 )
@@ -61,6 +62,14 @@ def make_map(options: MapOptions, progress: Progress, **how: Any) -> Mapped:
     check = _few_enough if options.show_points else None
     keep = options.show_points or bool(options.regions)
     return run(options, progress, keep_coordinates=keep, check=check, **how)
+
+
+def preview_files(options: Any, *, quiet: bool, **talk: Any) -> None:
+    """Do what ``--dry-run`` does."""
+    check_beforehand(options)
+    with showing_warnings():
+        told = preview(options, shell_progress(quiet=True, **talk))
+    say("\n".join(told.lines()))
 
 
 def _few_enough(counts: Counts) -> None:

@@ -72,7 +72,7 @@ def texts_of(column: Any) -> Texts:
         zone = getattr(column.dtype, "tz", None) or getattr(getattr(column.dtype, "pyarrow_dtype", None), "tz", None)
         if zone is not None:
             zones, column = (str(zone),), column.dt.tz_localize(None)
-        days = column.to_numpy().astype("datetime64[D]")
+        days = column.astype("datetime64[s]").to_numpy().astype("datetime64[D]")
         found, which = np.unique(days, return_inverse=True)
         which = np.where(np.isnat(days), -1, which.reshape(-1))
         return Texts([str(day) for day in found], which, zones)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ctypes
 import os
 import re
+import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -188,6 +190,19 @@ def free_memory() -> int | None:
         except (OSError, ValueError):
             continue
     return max(min(found), 0)
+
+
+def peak_memory() -> float:
+    """Return the most bytes that this process has held so far; NaN where the system does not tell."""
+    with suppress(OSError, StopIteration):
+        lines = Path("/proc/self/status").read_text("utf-8").splitlines()
+        return 1024.0 * next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+    try:
+        import resource
+    except ImportError:  # Windows
+        return float("nan")
+    # On Linux this would count what the parent held as well.
+    return float(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss) * (1.0 if sys.platform == "darwin" else 1024.0)
 
 
 def frozen(array: np.ndarray) -> np.ndarray:

@@ -48,6 +48,7 @@ from geobgp.inference.problem import PlaceProblem, hyper_for
 from geobgp.inference.relinearise import fit_problem
 from geobgp.land.domain import Domain
 from geobgp.land.regions import near_domain
+from geobgp.linalg.blas import peak_memory
 from geobgp.model import LGCP
 from geobgp.prior.full_rank import FullRank
 from geobgp.prior.kernels import Matern
@@ -315,7 +316,7 @@ def fit_tile(task: Task, job: TileJob) -> FittedTile:
         "converged": posterior.converged,
         "elbo": posterior.elbo,
         "seconds": time.perf_counter() - begin,
-        "megabytes": _peak(),
+        "megabytes": peak_memory() / 1e6,
         # What became of points and inputs is told once, of all tiles.
         "warnings": [str(w) for w in captured if not isinstance(w, DroppedPointsWarning | InputWarning)],
     }
@@ -447,15 +448,6 @@ def coords_of(tiles: Sequence[Tile], frame: Frame, coords: np.ndarray) -> list[n
         inside = (north[some] >= bottom) & (north[some] <= top)
         out.append(np.column_stack([east[some][inside], north[some][inside]]))
     return out
-
-
-def _peak() -> float:
-    """Return the highest resident size of this process so far, in MB; NaN where the system does not tell."""
-    try:
-        lines = Path("/proc/self/status").read_text("utf-8").splitlines()
-    except OSError:
-        return float("nan")
-    return next((int(line.split()[1]) / 1e3 for line in lines if line.startswith("VmHWM")), float("nan"))
 
 
 # -- Sources of tiles: exposure, effort and covariates read for the pooled fit, checked, and cut for each tile -

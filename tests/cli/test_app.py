@@ -15,6 +15,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import rasterio
+import shapely
 import small_case as case
 
 import geobgp
@@ -385,6 +386,37 @@ def test_simulate_from_a_raster_follows_it(result, files, say, tmp_path):
     assert code == 0 and points.crs.to_epsg() == 32631
     west = (points.geometry.x < case.WEST + 12_000).mean()
     assert west == pytest.approx((case.points().geometry.x < case.WEST + 12_000).mean(), abs=0.05)
+
+
+@pytest.mark.filterwarnings("ignore::geobgp.errors.GeobgpWarning")
+def test_points_are_simulated_period_by_period_from_a_map_over_time_and_from_events_alone(say, tmp_path):
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.uniform(0, 10, (600, 2)), columns=["easting", "northing"])
+    frame["year"], frame["value"] = np.repeat([2019, 2020, 2021], [100, 200, 300]), rng.normal(5, 1, 600)
+    quick = {"crs": "local", "cell_size": 1.0, "m": 8, "permeability": 0.0, "cache": False}
+    land = shapely.box(0, 0, 10, 10)
+    over_time = geobgp.map_intensity(frame, land, time="year", every="year", **quick)
+    over_time.save(tmp_path / "time.geobgp")
+    code, _, err = say("simulate", "--posterior", tmp_path / "time.geobgp", "--seed", 1, "-o", tmp_path / "p.csv")
+    assert code == 0, err
+    drawn = pd.read_csv(tmp_path / "p.csv")
+    assert list(drawn.columns) == ["easting", "northing", "period"]
+    expected = np.array([100, 200, 300])
+    assert np.all(np.abs(drawn["period"].value_counts().sort_index() - expected) < 6 * np.sqrt(expected))
+    geobgp.map_values(frame, land, value="value", **quick).save(tmp_path / "values.geobgp")
+    code, _, err = say("simulate", "--posterior", tmp_path / "values.geobgp", "-o", tmp_path / "q.csv")
+    assert code == 1 and "maps a value, not events" in one_paragraph(err)
+
+
+def test_a_dry_run_tells_cells_time_and_memory_and_writes_nothing(files, say, tmp_path):
+    given = ("--land", files.land_gpkg, "--water", files.water_gpkg, "--permeability", 0, "--features", "full")
+    code, text, err = say("map", files.points_gpkg, *given, "--cell-size", 250, "--dry-run", "-o", tmp_path / "out")
+    assert code == 0, err
+    lines = dict(line.split(": ", 1) for line in text.splitlines())
+    nodes = int(re.match(r"about ([\d,]+) nodes, 250 wide", lines["cells"])[1].replace(",", ""))
+    assert nodes == pytest.approx(case.domain(250.0).n_nodes, rel=0.1)
+    assert list(lines) == ["cells", "prior", "time", "memory"] and "MB" in lines["memory"]
+    assert "finer cells" not in lines["time"] and not (tmp_path / "out").exists()
 
 
 def test_simulate_mistakes(files, say, tmp_path):

@@ -16,11 +16,15 @@ from shapely import box
 
 from geobgp import (
     LGCP,
+    Categorical,
     DataError,
     Domain,
+    FullRank,
+    GeometryError,
     HarmonicBasis,
     Matern,
     Periods,
+    SizeError,
     bin_areas,
     bin_points,
     map_intensity,
@@ -30,7 +34,7 @@ from geobgp import (
 )
 from geobgp.cli.app import main
 from geobgp.data.measurements import values_of
-from geobgp.errors import InputWarning
+from geobgp.errors import DroppedPointsWarning, InputWarning
 from geobgp.land.regions import area_shares
 
 
@@ -554,3 +558,44 @@ def test_a_code_for_missing_values_is_told_of(code):
         values_of(people(1, v=np.where(np.arange(200) < 3, -99, np.arange(200) * 10)), "v")
     values_of(people(1, v=np.linspace(-2000, 12000, 141).repeat(2)[:200]), "v")  # 9,999 is no stranger here
     values_of(people(1, v=np.r_[np.arange(900.0, 1098), 999, 999]), "v")
+
+
+@pytest.mark.parametrize("table", [np.array([["a", "b"], ["c", "d"]]), np.array([[{}, 1.0], [2.0, 3.0]], dtype=object)])
+def test_arrays_of_words_are_no_points(domain, table):
+    with pytest.raises(GeometryError, match="an array of points holds numbers"):
+        bin_points(table, domain)
+
+
+@pytest.mark.parametrize("wrong", ["%Y-%Q", "%", "%Y %", "nonsense", "\0"])
+def test_formats_that_pandas_refuses_are_told(domain, wrong):
+    table = pd.DataFrame({"easting": [1.0], "northing": [1.0], "when": ["2020-03-01"]})
+    with pytest.raises(DataError, match="date_format says how dates are written, in the signs of strptime"):
+        bin_points(table, domain, time="when", every="month", date_format=wrong)
+
+
+ARROW = (pyarrow.date32(), pyarrow.date64(), pyarrow.timestamp("s"), pyarrow.timestamp("ns", "UTC"), pyarrow.string())
+
+
+@pytest.mark.parametrize("kind", ARROW, ids=str)
+def test_dates_of_arrow_are_dates(domain, kind):
+    dates = pd.Series(pd.to_datetime(["2020-01-31", "2020-02-01", None]))
+    dates = dates.dt.strftime("%Y-%m-%d") if kind == pyarrow.string() else dates
+    dates = dates.dt.tz_localize("UTC") if getattr(kind, "tz", None) else dates
+    table = pd.DataFrame({"easting": [1.0] * 3, "northing": [1.0] * 3, "when": dates.astype(pd.ArrowDtype(kind))})
+    with pytest.warns(DroppedPointsWarning, match="left out for their dates"):
+        counts = bin_points(table, domain, time="when", every="month")
+    assert counts.periods.labels == ("2020-01", "2020-02") and counts.n_untimed == 1
+
+
+def test_features_of_islets_have_a_remedy_that_helps():
+    islets = shapely.MultiPolygon([box(2 * i, 2 * j, 2 * i + 1, 2 * j + 1) for i in range(10) for j in range(10)])
+    many = Domain.from_polygons(islets, cell_size=1.0, crs="local")
+    with pytest.raises(SizeError, match=r"100 unknowns are on 100 separate pieces of land.*Use full resolution"):
+        HarmonicBasis.compute(many, 8, cache=False)
+    assert FullRank(many).domain.n_nodes == 100
+
+
+def test_a_table_of_shares_of_words_is_refused(domain):
+    shares = pd.DataFrame({"wood": ["much"] * domain.n_nodes, "field": ["little"] * domain.n_nodes})
+    with pytest.raises(DataError, match="is a table of shares"):
+        fixed_effects({"cover": Categorical(shares)}, domain)
