@@ -88,7 +88,9 @@ class Mapped:
 #: Nodes of the quick fit from which a preview tells what the real one will take.
 PREVIEW_NODES = 1500
 #: Bytes besides: what libraries take, those of pages and figures too; and arrays by node, in the fit and its results.
-LIBRARIES, BY_NODE, BY_NODE_AND_FEATURE = 425e6, {"full": 29e3, "features": 15e3}, 20.0
+LIBRARIES, BY_NODE, BY_FEATURE = 425e6, 7e3, 20.0
+#: Bytes by node of what is drawn jointly in parts, and at most.
+DRAWN, MOST_DRAWN = {"full": 22e3, "features": 8e3}, 400e6
 
 
 @dataclass(frozen=True)
@@ -154,7 +156,8 @@ def preview(options: MappingOptions, progress: ProgressLike = False) -> Preview:
         fit = fits.fit(data, condition, "full" if full else few)
     finer = (coarse / size) ** 2
     nodes, n_periods = round(data.domain.n_nodes * finer), 0 if data.in_time is None else data.in_time.periods.n
-    seconds, memory = fit.seconds_with(nodes), LIBRARIES + BY_NODE["full" if full else "features"] * nodes
+    seconds, memory = fit.seconds_with(nodes), LIBRARIES + BY_NODE * nodes
+    memory += min(DRAWN["full" if full else "features"] * nodes, MOST_DRAWN)
     m = options.m if isinstance(options.m, int) else FIRST_FEATURES
     prior = "full resolution, or features where these do" if full and options.m == "auto" else "full resolution"
     if full:
@@ -168,7 +171,7 @@ def preview(options: MappingOptions, progress: ProgressLike = False) -> Preview:
             memory += 8.0 * (6.0 * n_periods * m**2 + 40.0 * n_periods * nodes)
         else:
             seconds *= max(m / few, 1.0) ** 2
-        memory = max(memory + BY_NODE_AND_FEATURE * nodes * m, memory_needed(nodes, min(m, nodes // 3)))
+        memory = max(memory + BY_FEATURE * nodes * m, memory_needed(nodes, min(m, nodes // 3)))
         prior = f"{m:,} features" if isinstance(options.m, int) else f"up to {m:,} features"
     given = isinstance(options.m, (int,)) or options.m == "full"
     settled = given and options.cell_size is not None and options.permeability != "auto"
