@@ -458,7 +458,7 @@ def _found(view: View, inputs: ReportInputs) -> list[tuple[str, str]]:
         points = {name: f"{value:,.6g}" for name, value in view.posterior.points.items()}
     periods = {} if view.fitted is None else {"periods": view.fitted.words()}
     rows = [*(points | periods | view.domain.facts()).items(), *(("note", n) for n in view.domain.notes)]
-    return [(capital(name), text) for name, text in rows]
+    return [(capital(name.replace("_", " ")), text) for name, text in rows]
 
 
 def _chosen(posterior: Posterior, inputs: ReportInputs) -> list[tuple[str, ...]]:
