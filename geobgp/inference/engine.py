@@ -409,11 +409,14 @@ def cholesky(precision: np.ndarray) -> np.ndarray:
     """Return the lower factor of a posterior precision."""
     if not len(precision):
         return precision
+    if not np.isfinite(precision).all():
+        raise np.linalg.LinAlgError("the posterior precision is not finite")
     chol, info = lapack.dpotrf(precision, lower=1, clean=1)
     # Only rounding can fail it, where sites or scales are huge: then a little is added to the diagonal.
-    extra = np.finfo(float).eps * len(precision) * float(np.diag(precision).max())
+    extra = float(np.finfo(float).eps) * len(precision) * float(np.diag(precision).max())
     while info != 0 and np.isfinite(extra):
-        precision = precision + extra * np.eye(len(precision))
+        with np.errstate(over="ignore"):
+            precision = precision + extra * np.eye(len(precision))
         extra *= 10.0
         chol, info = lapack.dpotrf(precision, lower=1, clean=1)
     if info != 0:

@@ -171,6 +171,13 @@ class Solver:
             elbo = -np.inf
         return Point(theta, with_sites, moments, elbo + self.hyper.log_prior(theta)[0], elbo, guess)
 
+    def tried(self, theta: np.ndarray, with_sites: Sites, guess: Guess) -> Point | None:
+        """Return `at`, None where precisions are too large to be told from infinite."""
+        try:
+            return self.at(theta, with_sites, guess)
+        except np.linalg.LinAlgError:
+            return None
+
     def sites_at(self, mean: np.ndarray, variance: np.ndarray, stiffen: float = 1.0) -> Sites:
         """Return the sites that a posterior with these moments asks for."""
         unit = Gaussian(self.likelihood.values) if isinstance(self.likelihood, Gaussian) else self.likelihood
@@ -195,15 +202,15 @@ class Solver:
             with np.errstate(over="ignore", invalid="ignore"):
                 asked = self.sites_at(*guess)
             if np.isfinite(asked.natural).all():
-                point = self.at(theta, asked, guess)
-                if np.isfinite(point.score):
+                point = self.tried(theta, asked, guess)
+                if point is not None and np.isfinite(point.score):
                     return point
         guess = self.likelihood.start(*guess), guess[1]
         for power in range(8):
-            point = self.at(theta, self.sites_at(*guess, stiffen=10.0**power), guess)
-            if np.isfinite(point.score):
-                break
-        return point
+            point = self.tried(theta, self.sites_at(*guess, stiffen=10.0**power), guess)
+            if point is not None and np.isfinite(point.score):
+                return point
+        return point or self.at(theta, self.sites_at(*guess), guess)
 
     def settle(
         self,
@@ -270,8 +277,8 @@ class Solver:
         while share > 1e-7:
             mixed = tuple((1.0 - share) * old + share * new for old, new in zip(held, asked, strict=True))
             guess = self.likelihood.guess(*mixed) or point.found
-            new = self.at(point.theta, point.sites.blend(target, share), guess)
-            if new.score > point.score:
+            new = self.tried(point.theta, point.sites.blend(target, share), guess)
+            if new is not None and new.score > point.score:
                 return new
             share *= 0.5
         return None
@@ -284,8 +291,8 @@ class Solver:
             with np.errstate(over="ignore", invalid="ignore"):
                 asked = self.sites_at(mean, variance)
             if np.isfinite(asked.natural).all():  # otherwise rates overflow there
-                new = self.at(base.theta, asked, (mean, variance))
-                if new.score > goal - _DETOUR:
+                new = self.tried(base.theta, asked, (mean, variance))
+                if new is not None and new.score > goal - _DETOUR:
                     new.share = share
                     return new
             share /= 3.0
@@ -404,8 +411,8 @@ class Solver:
         share = 1.0
         while share > 1e-3:
             theta = np.clip(point.theta + share * step, self.hyper.lower, self.hyper.upper)
-            start = self.at(theta, self.sites_at(*point.found), point.found)
-            if np.isfinite(start.score):
+            start = self.tried(theta, self.sites_at(*point.found), point.found)
+            if start is not None and np.isfinite(start.score):
                 outcome = self.settle(start, tolerance, max(max_rounds - self.rounds, 5), point.score)
                 if outcome.point.score > point.score - 3.0 or outcome.converged:
                     return outcome.point, outcome.converged

@@ -8,7 +8,7 @@ from scipy.special import gammaln
 from scipy.stats import multivariate_normal
 
 from geobgp import Domain, GeobgpWarning, HarmonicBasis, bin_points
-from geobgp.inference.engine import FeatureBlocks, PartedFeatures, Sites, engine_for
+from geobgp.inference.engine import Engine, FeatureBlocks, PartedFeatures, Sites, engine_for
 from geobgp.inference.families import Bernoulli, Gaussian, Poisson
 from geobgp.inference.fit import fit
 from geobgp.inference.hyper import Hyper, differences, maximise, negative, newton_step
@@ -479,3 +479,23 @@ def test_a_strongly_clustered_pattern_on_real_land_converges(m):
     assert posterior.converged
     expected = float(posterior.node_intensity()["mean"] @ domain.node_areas) / 1e6
     assert expected == pytest.approx(713, rel=1e-3)
+
+
+def test_steps_into_precisions_that_are_not_finite_are_shortened(monkeypatch):
+    """A target so far away that the system there cannot be solved is no reason to give up."""
+    domain = square(8.0, 0.5)
+    basis = HarmonicBasis.compute(domain, 24, cache=False)
+    counts = np.random.default_rng(3).poisson(20.0 * np.exp(np.sin(domain.node_points[:, 0])) * domain.node_areas)
+    model = LGCP(basis, Matern(1.5, lengthscale=3.0, sd=1.0))
+    plain, solve, failed = model.fit(counts), Engine.posterior, []
+
+    def fails_at_first(self, theta, sites):
+        if len(failed) < 3 and self.rounds > 1:
+            failed.append(theta)
+            raise np.linalg.LinAlgError("the posterior precision is not finite")
+        return solve(self, theta, sites)
+
+    monkeypatch.setattr(Engine, "posterior", fails_at_first)
+    found = model.fit(counts)
+    assert len(failed) == 3 and found.converged
+    assert found.elbo == pytest.approx(plain.elbo, abs=1e-4)
