@@ -159,7 +159,8 @@ def map_intensity(
     permeability : "auto" or float
         How far information crosses water, as a share of how far it reaches over land: 0 is closed, 1 open. "auto"
         compares closed, open and half-open water on coarse cells (and again on finer ones those that are near to each
-        other), and keeps it closed unless another leads by 2 nats.
+        other), and keeps it closed unless another leads by 2 nats. Where values or surveys are mapped and ways between
+        their places lead around no water, the land ends with the study: then it is open unless another leads.
     kernel : Kernel, optional
         `Matern(1.5)` for features, `Matern(1.0)` at full resolution, with learned lengthscale and sd.
     hyper : "map" or "integrate"
@@ -321,7 +322,8 @@ def map_risk(
     permeability : "auto" or float
         How far information crosses water, as a share of how far it reaches over land: 0 is closed, 1 open. "auto"
         compares closed, open and half-open water on coarse cells (and again on finer ones those that are near to each
-        other), and keeps it closed unless another leads by 2 nats.
+        other), and keeps it closed unless another leads by 2 nats. Where values or surveys are mapped and ways between
+        their places lead around no water, the land ends with the study: then it is open unless another leads.
     kernel : Kernel, optional
         `Matern(1.5)` for features, `Matern(1.0)` at full resolution, with learned lengthscale and sd.
     hyper : "map" or "integrate"
@@ -474,7 +476,8 @@ def map_prevalence(
     permeability : "auto" or float
         How far information crosses water, as a share of how far it reaches over land: 0 is closed, 1 open. "auto"
         compares closed, open and half-open water on coarse cells (and again on finer ones those that are near to each
-        other), and keeps it closed unless another leads by 2 nats.
+        other), and keeps it closed unless another leads by 2 nats. Where values or surveys are mapped and ways between
+        their places lead around no water, the land ends with the study: then it is open unless another leads.
     kernel : Kernel, optional
         `Matern(1.5)` for features, `Matern(1.0)` at full resolution, with learned lengthscale and sd.
     hyper : "map" or "integrate"
@@ -620,7 +623,8 @@ def map_values(
     permeability : "auto" or float
         How far information crosses water, as a share of how far it reaches over land: 0 is closed, 1 open. "auto"
         compares closed, open and half-open water on coarse cells (and again on finer ones those that are near to each
-        other), and keeps it closed unless another leads by 2 nats.
+        other), and keeps it closed unless another leads by 2 nats. Where values or surveys are mapped and ways between
+        their places lead around no water, the land ends with the study: then it is open unless another leads.
     kernel : Kernel, optional
         `Matern(1.5)` for features, `Matern(1.0)` at full resolution, with learned lengthscale and sd.
     hyper : "map" or "integrate"

@@ -469,11 +469,14 @@ class ModelSearch:
         What has been taken, and why.
     full_lead : float or None
         Nats by which full resolution led over features where both were fitted, if features were kept.
+    usual_water : float
+        The permeability that is kept unless another leads clearly.
     """
 
     fits: Fits
     choices: dict[str, Choice] = field(default_factory=dict)
     full_lead: float | None = None
+    usual_water: float = 0.0
 
     @property
     def options(self) -> MappingOptions:
@@ -531,7 +534,13 @@ class ModelSearch:
         return [condition]
 
     def _compare_water(self, data: GriddedData) -> list[BoundaryCondition]:
-        """Compare closed, open and half-open water; closed water stays unless another leads clearly."""
+        """Compare closed, open and half-open water; the usual one stays unless another leads clearly.
+
+        That is closed water; where none lies between the places it is open, as the field goes on beyond the land: a
+        shore would have it level off there, which makes it too sure of itself along the edge.
+        """
+        if self.has_full and isinstance(self.options.m, str) and self.fits.task.is_open(data):
+            self.usual_water = 1.0
         kernel = _at_full_resolution(self.fits.task.kernel)
         fitted: dict[float, Candidate] = {}
         broken: GeobgpError | None = None
@@ -550,19 +559,20 @@ class ModelSearch:
                     broken = error
         if not fitted and broken is not None:
             raise broken
-        order = ranked(list(fitted.values()))
+        order = ranked(list(fitted.values()), self.usual_water)
         bounds = _bounds([fitted[rho] for rho in sorted(fitted)])
         noun = self.fits.task.plural
         self.choices["water"] = Choice(
             order[0].condition.words,
             f"Does water separate the {noun}? {bounds[:1].upper()}{bounds[1:]} "
-            f"(bounds with cells of {side(data.domain)})",
+            f"(bounds with cells of {side(data.domain)})"
+            + ("; next to none lies between them" if self.usual_water else ""),
         )
         return [c.condition for c in order[:2] if order[0].gain - c.gain < RIVAL]
 
     def settle_water(self, rivals: list[Candidate]) -> Candidate:
         """Return the best of fits on finer cells with conditions that were near to each other, and say so."""
-        order = ranked(rivals)
+        order = ranked(rivals, self.usual_water)
         if len(order) > 1:
             before = self.choices["water"].why
             self.choices["water"] = Choice(order[0].condition.words, f"{before}; on finer cells {_bounds(order)}")
@@ -576,19 +586,19 @@ class ModelSearch:
         if m == "full":
             why = "given"
         elif m == "auto" and self.has_full and condition.permeability > 0:
-            why = "information crosses the water, which features would have to cover"
+            across = "goes on beyond the land" if self.usual_water else "crosses the water"
+            why = f"information {across}, which features would have to cover"
         if why:
             self.choices["features"] = Choice("full resolution", why)
             return self._smoothest(self.fits.fit(data, condition, "full"))
         kept, self.choices["features"] = self.with_enough_features(data, condition)
-        if self.fits.task.any_smoothness and kept.basis.truncated:
-            kept = self._smoothest(kept)
+        kept = self._smoothest(kept)
         if m == "auto" and kept.basis.truncated and self.has_full:
             kept = self._or_full(kept)
         return kept
 
     def _smoothest(self, kept: Candidate) -> Candidate:
-        """Return the fit with the smoothness that has the most evidence, the usual one unless another leads clearly."""
+        """Return the fit with the smoothness that has the most evidence: none is simpler than another."""
         task, features = self.fits.task, kept.basis.truncated
         if not task.any_smoothness or self.options.kernel is not None:
             return kept
@@ -609,7 +619,7 @@ class ModelSearch:
                 except (SizeError, FitError):
                     continue
             gains[kernel.name] = other.gain
-            if other.gain > max(best.gain, kept.gain + LEAD):
+            if other.gain > best.gain:
                 best, self.choices["features"] = other, why
         task.kernel = None if best is kept else best.posterior.kernel
         if len(gains) > 1:
@@ -755,11 +765,11 @@ def _bounds(candidates: list[Candidate]) -> str:
     return ", ".join(f"{c.condition.words} {c.posterior.elbo:,.1f}" for c in candidates)
 
 
-def ranked(candidates: list[Candidate]) -> list[Candidate]:
-    """Return fits with different conditions, the best first; closed water is best unless another leads clearly."""
+def ranked(candidates: list[Candidate], usual: float = 0.0) -> list[Candidate]:
+    """Return fits with different conditions, the best first; the usual water is best unless another leads clearly."""
 
     def min_gain(c: Candidate) -> float:
-        return c.gain + (LEAD if c.condition.permeability == 0 else 0.0)
+        return c.gain + (LEAD if c.condition.permeability == usual else 0.0)
 
     return sorted(candidates, key=min_gain, reverse=True)
 

@@ -62,6 +62,7 @@ from geobgp.errors import (
 )
 from geobgp.files import read_vector
 from geobgp.inference.families import FAMILIES, Gaussian, Likelihood, TestedName
+from geobgp.land.distance import share_apart
 from geobgp.land.polygons import check_one_plane, own_crs
 from geobgp.model import LGCP, TRANSFORMS, BoundaryGP, RiskModel, Transform, check_transform, fit_periods
 from geobgp.posterior import Posterior
@@ -77,6 +78,8 @@ if TYPE_CHECKING:
 
 #: Share of points on top of others from which places count and not points; and the most points that are looked at.
 SHARED, MOST_LOOKED_AT = 0.3, 2_000_000
+#: Share of ways between places that lead around water, from which on water may separate them.
+APART = 0.05
 
 
 @dataclass(eq=False)
@@ -188,6 +191,10 @@ class MapTask(ABC):
     def families(self, data: GriddedData) -> tuple[str, dict[str, str]]:
         """Return what is chosen of the observations' distribution, and from what, with words: the simplest first."""
         return "", {}
+
+    def is_open(self, data: GriddedData) -> bool:
+        """Tell whether land that ends is no shore to the observations, unless they lead clearly to another answer."""
+        return False
 
     @property
     @abstractmethod
@@ -1046,6 +1053,10 @@ class PlaceTask(TableTask):
         for warning in captured:
             warn(warning)
         return measured
+
+    def is_open(self, data: GriddedData) -> bool:
+        """Tell whether next to no water lies between the places: the land ends where the study does."""
+        return share_apart(data.domain, data.counts.coords) < APART
 
     @abstractmethod
     def _model(self, basis: Basis, inputs: Inputs, kernel: Kernel | None, family: str) -> BoundaryGP: ...

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 #: The longest step of a way, and the farthest node that a place sees, in cells to one side; and how far off land a
 #: place may be, in cells.
 _LONGEST, _FARTHEST, _OFF_LAND = 4, 10, 2.0
+#: Ways this much longer than straight ones, and a cell, lead around water; places, at most, that such ways begin at.
+_DETOUR, _STARTS = 1.1, 32
 
 
 def distances_over_land(domain: Domain, places: Any) -> np.ndarray:
@@ -77,6 +79,34 @@ def distances_over_land(domain: Domain, places: Any) -> np.ndarray:
             )
         )
     return out
+
+
+def share_apart(domain: Domain, coords: np.ndarray) -> float:
+    """Return the share of ways between places that lead around water, or that there are none for.
+
+    Parameters
+    ----------
+    domain : Domain
+    coords : (k, 2) array
+        On land, in the domain's CRS.
+
+    Examples
+    --------
+    >>> from geobgp import Domain
+    >>> corners = np.array([[0.5, 0.5], [9.5, 0.5], [0.5, 9.5], [9.5, 9.5]])
+    >>> share_apart(Domain.from_polygons(shapely.box(0, 0, 10, 10), cell_size=1, crs="local"), corners)
+    0.0
+    >>> halves = shapely.MultiPolygon([shapely.box(0, 0, 4.8, 10), shapely.box(5.2, 0, 10, 10)])
+    >>> round(share_apart(Domain.from_polygons(halves, cell_size=1, crs="local"), corners), 3)
+    0.667
+    """
+    node = np.unique(domain.node_at(coords))
+    start = node[:: -(-len(node) // _STARTS)]
+    ways = np.atleast_2d(dijkstra(sp.csr_array(_steps(domain)), indices=start))[:, node]
+    points = domain.node_points
+    straight = np.hypot(*(points[start][:, None] - points[node]).transpose(2, 0, 1))
+    others = straight > 0
+    return float(np.mean(ways[others] > _DETOUR * straight[others] + domain.cell_size)) if others.any() else 0.0
 
 
 def _sources(domain: Domain, places: Any) -> tuple[np.ndarray, np.ndarray]:

@@ -195,7 +195,8 @@ def map_strata(
     permeability : "auto" or float
         How far information crosses water, as a share of how far it reaches over land: 0 is closed, 1 open. "auto"
         compares closed, open and half-open water on coarse cells (and again on finer ones those that are near to each
-        other), and keeps it closed unless another leads by 2 nats.
+        other), and keeps it closed unless another leads by 2 nats. Where values or surveys are mapped and ways between
+        their places lead around no water, the land ends with the study: then it is open unless another leads.
     kernel : Kernel, optional
         `Matern(1.5)` for features, `Matern(1.0)` at full resolution, with learned lengthscale and sd.
     hyper : "map" or "integrate"
@@ -331,7 +332,8 @@ def map_tiles(
     permeability : "auto" or float
         How far information crosses water, as a share of how far it reaches over land: 0 is closed, 1 open. "auto"
         compares closed, open and half-open water on coarse cells (and again on finer ones those that are near to each
-        other), and keeps it closed unless another leads by 2 nats.
+        other), and keeps it closed unless another leads by 2 nats. Where values or surveys are mapped and ways between
+        their places lead around no water, the land ends with the study: then it is open unless another leads.
     client : distributed.Client or str, optional
         A Dask client, or the address of a scheduler, whose workers do independent work: count points in many parts,
         share a mixture over hyperparameters, fit strata or tiles. By default the current client.

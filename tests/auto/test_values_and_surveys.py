@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -33,6 +35,31 @@ def test_the_transform_is_the_one_that_made_the_values():
     assert inside["q05"][0] < np.exp(2.0) < inside["q95"][0]
     assert skewed.quantity == "value"
     assert skewed.drawn == "mean"
+
+
+def test_land_that_ends_with_the_study_is_no_shore_and_a_wall_between_places_is_one():
+    """A slope goes on to the edge of open land; where a wall parts the places, it is closed as ever."""
+    table = places(80).assign(y=lambda t: 5.0 + t.easting + 0.3 * t.noise, n=places(80).northing > 5)
+    how = {name: value for name, value in HOW.items() if name != "permeability"}
+    inner = table[table.easting < 8.0]
+    free, held = (map_values(inner, LAND, value="y", **(how | given)) for given in ({}, {"permeability": 0.0}))
+    assert free.basis.permeability == 1.0 and "next to none lies between" in free.choices["water"]
+    edge = np.column_stack([np.full(9, 9.9), np.arange(1.0, 10.0)])
+    missed = [np.abs(one.values_at(edge)["mean"] - 14.9).mean() for one in (free, held)]
+    assert missed[0] < missed[1] - 0.1
+    wall = shapely.LineString([(-1.0, 5.0), (11.0, 5.0)])
+    sides = table.assign(y=lambda t: 5.0 + 2.0 * t.n + 0.3 * t.noise)
+    parted = map_values(sides, LAND, value="y", barriers=[wall], **how)
+    assert parted.basis.permeability == 0.0 and "next to none" not in parted.choices["water"]
+
+
+def test_the_smoothness_is_the_one_with_the_most_evidence():
+    rough, smooth = (places(150, seed).assign(y=lambda t: np.sin(t.easting) + 0.05 * t.noise) for seed in (1, 2))
+    rough["y"] += np.sign(np.sin(7.0 * rough.easting) * np.sin(7.0 * rough.northing))
+    for table in (rough, smooth):
+        why = map_values(table, LAND, value="y", transform="none", **HOW).choices["kernel"]
+        gains = {name: float(gain) for name, gain in re.findall(r"(Matern [\d.]+) ([\d.]+)", why.split("(")[1])}
+        assert len(gains) > 1 and why.split(" (")[0] == max(gains, key=lambda name: gains[name])
 
 
 def test_the_bound_of_a_transform_has_its_jacobian():
