@@ -167,7 +167,7 @@ class Posterior:
     style : Style
         Classes and colours that were asked for; see `styled`.
     protection : Protection
-        What is hidden because it rests on too few events or people; see `protected`.
+        What is hidden because it is based on too few events or people; see `protected`.
     interval : float
         Probability of the intervals of all outputs; see `with_interval`.
     places : (k, 3) array, optional
@@ -249,7 +249,7 @@ class Posterior:
 
     @property
     def min_count(self) -> int:
-        """Numbers that rest on fewer events are hidden; 0 where none are. See `protected`."""
+        """Numbers that are based on fewer events are hidden; 0 where none are. See `protected`."""
         return self.protection.min_count
 
     @property
@@ -1133,17 +1133,17 @@ class Posterior:
     def protected(
         self, min_count: int | str, protect: Literal["hide", "smooth"] = "hide", *, min_people: float = 0.0
     ) -> Posterior:
-        """Return the same posterior, with the numbers hidden that rest on fewer events than `min_count`.
+        """Return the same posterior, with the numbers hidden that are based on fewer events than `min_count`.
 
         Parameters
         ----------
         min_count : int or str
-            k. An estimate rests on 1 / V events, V the posterior variance of the log-intensity: those of the place
+            k. An estimate is based on 1 / V events, V the posterior variance of the log-intensity: those of the place
             itself and those borrowed from around it. Where these are fewer than k, the cell is hidden, whether or not
             anything happened there. Or the rule of an office: "cdc" (1 to 9 are hidden), "nhs" (1 to 7 are hidden,
             other counts rounded to 5), "ons" (1 and 2). 0 hides nothing.
         protect : "hide" or "smooth"
-            Hide what rests on too few; or fit again with a lengthscale so long that nearly all land (99 %) may be
+            Hide what is based on too few; or fit again with a lengthscale so long that nearly all land (99 %) may be
             shown, and hide the rest.
         min_people : float
             Cells and regions with fewer people are hidden, whatever the events.
@@ -1154,7 +1154,7 @@ class Posterior:
             NaN in `intensity`, `exceedance`, `latent`, `sample`, `predict`, `intensity_at`, `excursion`, rasters,
             maps and figures where it is hidden; what is shown is told in steps of 2 / k on the log scale, for from an
             exact map single events can be computed back. In `totals` and `ranks` regions with 1 to k - 1 events are
-            hidden, those that rest on fewer than k, and others by which a total would give these away; ``hidden`` and
+            hidden, those based on fewer than k, and others by which a total would give these away; ``hidden`` and
             ``why`` say so. `save` writes a file without counts and without the fit; `residuals` are refused.
 
         Notes

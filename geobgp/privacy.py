@@ -1,13 +1,13 @@
 """Small numbers: on how many events a number rests, and what is shown where these are too few.
 
 A map is an estimate. One event more at a node raises its log-intensity by the posterior variance V there, so that
-the estimate rests on n = 1 / V events, its own and those that it borrows from around. A cell is shown where n is at
+the estimate is based on n = 1 / V events, its own and those that it borrows from around. A cell is shown where n is at
 least k. V knows how many events are expected, not how many there were, so that what is hidden does not give away where
 events happened, as hiding the cells with 1 to k - 1 events would.
 
 What is shown is told in steps of 2 / k on the log scale (22 % at k = 10), twice what an event can move it by: from an
 exact map of full resolution every count can be computed back, y = Q μ + e exp(μ + V / 2), and from its bends those of
-any other be guessed. Estimates of regions that rest on n events are told in steps of 2 / n.
+any other be guessed. Estimates of regions that are based on n events are told in steps of 2 / n.
 
 Everything that a protected posterior tells of places comes from `published`, and everything that it tells of regions,
 blocks and periods through `hide_regions` and `hide_rows`.
@@ -73,7 +73,7 @@ class Protection:
     Attributes
     ----------
     min_count : int
-        k: what rests on fewer events is hidden.
+        k: what is based on fewer events is hidden.
     min_people : float
         Cells and regions with fewer people are hidden, whatever the events.
     protect : "hide" or "smooth"
@@ -120,7 +120,7 @@ class Protection:
 
 
 def protected(posterior: Posterior, rule: Protection) -> Posterior:
-    """Return a posterior whose maps and tables hide what rests on too few; see `Posterior.protected`."""
+    """Return a posterior whose maps and tables hide what is based on too few; see `Posterior.protected`."""
     if not rule:
         return replace(posterior, protection=rule)
     if not posterior.is_summed:
@@ -143,7 +143,7 @@ def protected(posterior: Posterior, rule: Protection) -> Posterior:
     events = float(posterior.points.get("cases", posterior.points.get("total_weight", posterior.n_points)))
     if events < rule.min_count:
         raise DataError(
-            f"All of the map rests on fewer than {rule.min_count} events: nothing of it can be shown.",
+            f"The whole map is based on fewer than {rule.min_count} events: nothing of it can be shown.",
             option="min_count",
             found=rule.min_count,
             remedy="Map more events together: a longer period, a larger region.",
@@ -152,7 +152,7 @@ def protected(posterior: Posterior, rule: Protection) -> Posterior:
     hidden = _smoothed(hidden) if rule.protect == "smooth" and rule.min_count else hidden
     if hidden_nodes(hidden).all():
         raise DataError(
-            f"Nowhere does the map rest on {rule.min_count} events: nothing of it can be shown.",
+            f"No part of the map is based on {rule.min_count} events: nothing of it can be shown.",
             option="min_count",
             found=rule.min_count,
             remedy=f"Map more events together, or use {option('protect', 'smooth')}.",
@@ -284,7 +284,7 @@ def hide_regions(
     resting: np.ndarray,
     lines: Sequence[np.ndarray] | None = None,
 ) -> gpd.GeoDataFrame:
-    """Hide the numbers of regions that rest on too few, and of those that would give them away.
+    """Hide the numbers of regions that are based on too few, and of those that would give them away.
 
     Parameters
     ----------

@@ -405,7 +405,7 @@ def cross_validate(
     sample.check_enough()
     if refit and not isinstance(sample, NodeSample):
         raise DataError(
-            f"Only points are fitted anew without each block, not {sample.units}.",
+            f"Refits without each block are for points only, not {sample.units}.",
             option="refit",
             remedy=f"Leave {option('refit')} out.",
         )

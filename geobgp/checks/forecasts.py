@@ -150,7 +150,7 @@ class ForecastCheck:
     averaged : bool
         Whether numbers are means over the sites of a block.
     exact : DataFrame, optional
-        The table before small numbers were hidden in it; scores rest on it.
+        The table before small numbers were hidden in it; scores are based on it.
     """
 
     table: pd.DataFrame
@@ -166,7 +166,7 @@ class ForecastCheck:
 
     @property
     def scored(self) -> pd.DataFrame:
-        """The table that scores rest on, with small numbers too."""
+        """The table that scores are based on, with small numbers too."""
         return self.table if self.exact is None else self.exact
 
     @property

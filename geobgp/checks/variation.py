@@ -243,7 +243,7 @@ def _check_known(posterior: Posterior) -> None:
         if posterior.exposure_kind == "risk":
             what = "persons (files keep none with confounders)"
         raise DataError(
-            f"Whether this map varies cannot be told: it does not know the {what} that it was made of.",
+            f"Whether this map varies cannot be determined: it does not have the {what} that it was made of.",
             remedy="Call variation() on the fit itself, before it is saved: the file then keeps the answer.",
         )
     if posterior.periods is None and len(posterior.fit.hyper_mean) > len(hyper_of(posterior).names):

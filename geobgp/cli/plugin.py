@@ -252,7 +252,7 @@ def _license() -> str:
     """Return the licence of the package."""
     named = [path for path in importlib.metadata.files("geobgp") or () if path.name == "LICENSE"]
     if not named:
-        raise WriteError("The licence of geobgp is not where it was installed.", remedy="Install geobgp anew.")
+        raise WriteError("The licence of geobgp is not where it was installed.", remedy="Reinstall geobgp.")
     # What the package carries of others has a licence of its own.
     return min(named, key=lambda path: (path.parts[0] == "geobgp", len(path.parts))).read_text("utf-8")
 

@@ -548,7 +548,7 @@ def bin_points(
         How long periods are. Those between the first and the last event that have none stay in.
     between : (first, last), optional
         The periods to count, such as ``("2015-01", "2020-12")``; by default from that of the first event to that of the
-        last. Events outside are left out and told.
+        last. Events outside are left out and reported.
     date_format : str, optional
         How dates are written that are not year first: "%d/%m/%Y" for 31/12/2020. Without it such a date decides for
         all whether day or month comes first; where none does, geobgp asks.

@@ -55,7 +55,7 @@ class DelayCurve:
     variance : (k,) array
         What each day adds to the variance of the logarithm of the shares of all days before it.
     n : float
-        Events that it rests on.
+        Events that it is based on.
 
     Examples
     --------
@@ -778,7 +778,7 @@ def _check_missing(
     if missing.any():
         left = unsure.any()
         then = (
-            "Whether they were known by then cannot be told, and they are left out."
+            "Whether they were known by then is unclear, and they are left out."
             if left
             else "Their delays are taken to be like those of the others."
         )

@@ -1016,7 +1016,7 @@ def _refuse_constant(terms: Sequence[Term], means: np.ndarray, scales: np.ndarra
     for term, mean, scale in zip(terms, means, scales, strict=True):
         if not scale > 1e-10 * max(abs(mean), 1e-300):
             raise DataError(
-                f"The covariate {term.name!r} is {number(mean)} {where}; it cannot be told from the intercept.",
+                f"The covariate {term.name!r} is {number(mean)} {where}; it cannot be separated from the intercept.",
                 option="covariates",
                 found=term.name,
                 remedy="Leave it out.",
@@ -1151,7 +1151,7 @@ def _columns(name: str, value: Any, reading: Reading, like: Effects | None) -> d
     common = reference_level(value, found, reading.domain.node_areas @ shares, name)
     if (shares[:, common] >= 1.0 - 1e-12).all():
         raise DataError(
-            f"The covariate {name!r} has one level on all of the land, {found.columns[common]!r}; it cannot be told "
+            f"The covariate {name!r} has one level on all land, {found.columns[common]!r}; it cannot be separated "
             "from the intercept.",
             option="covariates",
             found=name,
@@ -1180,7 +1180,7 @@ def _group_columns(name: str, value: Any, reading: Reading, like: Effects | None
         _refuse_unknown(name, found, known, reading)
     if len(groups) < 2:
         raise DataError(
-            f"The covariate {name!r} has one group on all of the land, {groups[0]!r}; it cannot be told from the "
+            f"The covariate {name!r} has one group on all of the land, {groups[0]!r}; it cannot be separated from the "
             "intercept.",
             option="covariates",
             found=name,

@@ -743,7 +743,7 @@ def about_effort(effort: np.ndarray, domain: Domain) -> str:
     share = percent(unseen, None if unseen >= NONE else 2)
     return (
         f"{text} On {number(float(area[dark].sum() / unit))} {name} ({share} of the land) it is under {percent(NONE)}: "
-        "the data say nothing there, and the map rests on what lies around."
+        "the data say nothing there, and the map is based on what lies around."
     )
 
 

@@ -164,7 +164,7 @@ def first_of(values: Sequence[str]) -> Literal["day", "month"] | None:
             found=list(shown.values()),
             remedy=(
                 f"Write them as 2020-12-31; or say how most are written, {option('date_format', '%d/%m/%Y')}, and the "
-                "others are left out and told of."
+                "others are left out and reported."
             ),
         )
     return next(iter(shown), None)

@@ -579,7 +579,7 @@ def confounder_effects(table: pd.DataFrame) -> Effects:
     for term, mean, scale in zip(columns, means, scales, strict=True):
         if not scale > 1e-10 * abs(mean):
             raise DataError(
-                f"The confounder {term.name!r} is {number(mean)} for everybody; it cannot be told from the intercept.",
+                f"The confounder {term.name!r} is {number(mean)} for all; it cannot be separated from the intercept.",
                 option="confounders",
                 found=term.name,
                 remedy="Leave it out.",
@@ -595,7 +595,7 @@ def _levels(values: pd.Series, name: str) -> Mapping[Term, np.ndarray]:
     common = max(shares.columns, key=lambda level: totals[level])
     if len(shares.columns) == 1:
         raise DataError(
-            f"The confounder {name!r} is {common!r} for everybody; it cannot be told from the intercept.",
+            f"The confounder {name!r} is {common!r} for everybody; it cannot be separated from the intercept.",
             option="confounders",
             found=name,
             remedy="Leave it out.",

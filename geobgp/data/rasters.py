@@ -246,7 +246,7 @@ def array_transform(data: xr.DataArray | xr.Dataset, x_dim: Hashable, y_dim: Has
             return stored
     if x is None or y is None or min(len(x), len(y)) < 2:
         raise DataError(
-            "The cell size cannot be told without coordinates, or from a single row or column; "
+            "The cell size cannot be determined without coordinates, or from a single row or column; "
             "keep the transform that rioxarray stores in `spatial_ref`."
         )
     dx, dy = (x[-1] - x[0]) / (len(x) - 1), (y[-1] - y[0]) / (len(y) - 1)

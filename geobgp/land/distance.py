@@ -222,9 +222,9 @@ def _shortest(steps: sp.csr_array, start: np.ndarray) -> np.ndarray:
     n, begins = len(start), np.flatnonzero(np.isfinite(start))
     coo = steps.tocoo()
     tiny = 1e-12 * float(coo.data.max(initial=1.0))  # a length of zero would be no edge
-    graph = sp.csr_array(
-        (np.r_[coo.data, start[begins] + tiny], (np.r_[coo.row, np.full(len(begins), n)], np.r_[coo.col, begins])),
-        shape=(n + 1, n + 1),
-    )
+    row, col = np.r_[coo.row, np.full(len(begins), n)], np.r_[coo.col, begins]
+    # dijkstra of SciPy 1.13 takes no other integers.
+    links = row.astype(np.int32), col.astype(np.int32)
+    graph = sp.csr_array((np.r_[coo.data, start[begins] + tiny], links), shape=(n + 1, n + 1))
     out = np.asarray(dijkstra(graph, indices=n))[:n]
     return np.where(np.isfinite(out), np.maximum(out - tiny, 0.0), np.nan)

@@ -87,8 +87,8 @@ def nested_dissection(pattern: sp.csr_array, coords: np.ndarray | None = None, l
 
 def _graph(row: np.ndarray, col: np.ndarray, n: int) -> sp.csr_array:
     """Return a graph by its links, both ways, sorted by row."""
-    indptr = np.searchsorted(row, np.arange(n + 1, dtype=np.int32))
-    return sp.csr_array((np.ones(len(col)), col, indptr), shape=(n, n))
+    indptr = np.searchsorted(row, np.arange(n + 1, dtype=np.int32)).astype(np.int32)
+    return sp.csr_array((np.ones(len(col)), col.astype(np.int32), indptr), shape=(n, n))  # dijkstra of SciPy 1.13
 
 
 def _components(graph: sp.csr_array) -> np.ndarray:

@@ -297,7 +297,7 @@ def _biases(run: _RunFacts) -> Iterator[str]:
 
 def _shared(run: _RunFacts) -> Iterator[str]:
     if run.sources:
-        yield "Inputs are identified by SHA-256 (items 5 and 7), so that copies can be told from other versions."
+        yield "Inputs are identified by SHA-256 (items 5 and 7), which distinguishes copies from other versions."
     if run.posterior.protection:
         yield "Small numbers are protected in all results."
 

@@ -186,5 +186,5 @@ def test_one_site_cannot_be_predicted_from_others():
     posterior = model.fit(coords, values)
     with pytest.raises(DataError, match="at least two are needed; found 1"):
         cross_validate(posterior, 5.0, sample=SiteSample(posterior, coords[:1], values[:1]))
-    with pytest.raises(DataError, match="Only points are fitted anew"):
+    with pytest.raises(DataError, match="Refits without each block are for points only"):
         held_out(model, coords, values, 5.0, refit=True)

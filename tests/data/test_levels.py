@@ -86,7 +86,7 @@ def test_text_is_levels_and_tables_hold_several():
     assert effects.names == ("kind heath (reference: wood)", "east")
     one_by_one = fixed_effects({"kind": words, "east": domain.node_points[:, 0]}, domain)
     np.testing.assert_array_equal(effects.columns, one_by_one.columns)
-    with pytest.raises(DataError, match="one level on all of the land, 'wood'"):
+    with pytest.raises(DataError, match="one level on all land, 'wood'"):
         fixed_effects({"kind": np.full(100, "wood")}, domain)
     with pytest.raises(DataError, match="100 levels; at most 50"):
         fixed_effects({"kind": Categorical(np.arange(100))}, domain)

@@ -88,7 +88,7 @@ REFUSED: dict[tuple[Some, Some, Some], tuple[str, str]] = {
     ("surveys", None, "units"): ("which is a share", "a share of those tested, from 0 to 1, is per person as it is"),
     (("surveys", "values"), None, ("small-number protection", "protected")): (
         "mall numbers",
-        "what is known of a place rests on samples, and no number of events is told of it",
+        "what is known of a place is based on samples, not on a number of events",
     ),
     (("cases and controls", "surveys", "values"), None, "plot_funnel"): (
         "numbers of events among known exposures",

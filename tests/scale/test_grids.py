@@ -50,5 +50,5 @@ def test_areas_are_not_fitted_anew():
     domain = case.domain(2000.0)
     areas = bin_areas(case.land().assign(n=[40, 9]), domain, "n")
     posterior = LGCP(HarmonicBasis.compute(domain, 12, cache=False)).fit(areas)
-    with pytest.raises(DataError, match="Only points are fitted anew without each block, not areas"):
+    with pytest.raises(DataError, match="Refits without each block are for points only, not areas"):
         posterior.cross_validate(refit=True)
