@@ -261,7 +261,8 @@ def _add_without_field(
 def _evidence(posterior: Posterior, block: Block, *, straight: bool) -> float:
     """Return the log evidence for an effect, or for a curve against a line: prior over posterior density at no effect.
 
-    The standard deviation of a curve or a group is integrated out by Laplace's approximation.
+    The standard deviation of a curve or a group is integrated out by Laplace's approximation; NaN where its own
+    uncertainty is not known.
     """
     effects = posterior.design
     which = _columns_of(effects, block)
@@ -280,6 +281,8 @@ def _evidence(posterior: Posterior, block: Block, *, straight: bool) -> float:
         fit = posterior.fit
         i = len(fit.hyper_mean) - len(names) + names.index(block.covariate)
         log_tau, variance = float(fit.hyper_mean[i]), float(fit.hyper_cov[i, i])
+        if not variance > 0.0:  # held, or of a fit that ended before its curvature was known
+            return math.nan
         log_prior = math.log(block.rate) + log_tau - block.rate * math.exp(log_tau)
         out += log_prior + 0.5 * math.log(2.0 * math.pi * variance)
     return out

@@ -167,6 +167,8 @@ class Delays:
     numbers : dict
         Events ``later`` than `as_of`, without a report's date (``missing``; those left out for it are ``unsure``), and
         reported before they happened (``negative``).
+    passed : (int, int), optional
+        How many days of the last period had passed by `as_of`, and how many it has, if these are fewer.
     """
 
     as_of: str
@@ -179,6 +181,7 @@ class Delays:
     mix: np.ndarray | None = field(default=None, repr=False)
     excess: float = 1.0
     numbers: Mapping[str, float] = field(default_factory=dict)
+    passed: tuple[int, int] | None = None
 
     @cached_property
     def incomplete(self) -> np.ndarray:
@@ -206,7 +209,10 @@ class Delays:
     def slice(self, start: int, stop: int) -> Delays:
         """Return those of the periods from one number up to another, without it."""
         here = slice(start, stop)
-        return replace(self, periods=self.periods[here], share=self.share[:, here], root=self.root[:, here])
+        passed = self.passed if stop >= len(self.periods) else None
+        return replace(
+            self, periods=self.periods[here], share=self.share[:, here], root=self.root[:, here], passed=passed
+        )
 
     def final(self, effort: np.ndarray) -> np.ndarray | None:
         """Return the effort of periods whose events are all reported, from the effort so far; None where it is one."""
@@ -265,6 +271,11 @@ class Delays:
         text = "; ".join(of_groups) + f". As of {self.as_of} "
         later = self.numbers.get("later", 0.0)
         gone = f" Left out as reported or dated after that day: {count(round(later), 'event')}." if later else ""
+        if self.passed is not None:
+            passed, days = self.passed
+            gone += (
+                f" {passed} of the {days} days of {self.periods[-1]} have passed: its numbers are of these days alone."
+            )
         if not n:
             return f"{text}no period is incomplete.{gone}"
         last = np.flatnonzero(self.incomplete)[-1]
@@ -515,10 +526,12 @@ class Reports:
         weight = np.divide(weight, total, out=np.zeros_like(weight), where=total > 0)
         found = [_known(curve, age, weight, self.excess) for curve in self._curves[1]]
         k = max(root.shape[1] for _, root in found)
+        passed, days = self.now + 1 - int(starts[-2]), int(starts[-1] - starts[-2])
         roots = [np.pad(root, ((0, 0), (0, k - root.shape[1]))) for _, root in found]
         return Delays(
             self.as_of, periods.labels, np.array([share for share, _ in found]), np.array(roots), self._curves[1],
             self.by, self.groups, mix if self.by else None, self.excess, dict(self.numbers),
+            None if not 0 < passed < days else (passed, days),
         )  # fmt: skip
 
     def _since(self, day: int) -> Reports:

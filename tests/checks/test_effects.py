@@ -1,5 +1,7 @@
 """Effects on the scale people report, curves, evidence, and maps under other covariates."""
 
+from dataclasses import replace
+
 import matplotlib
 import numpy as np
 import pandas as pd
@@ -228,6 +230,13 @@ def test_over_periods_too(domain):
         same.fit.states[0].node_moments()[0], posterior.fit.states[0].node_moments()[0], atol=1e-9
     )
     assert low.fit.states[0].node_moments()[0].shape == (3, domain.n_nodes)
+
+
+def test_evidence_is_unknown_where_the_uncertainty_of_its_sd_is(fitted):
+    posterior = fitted[1]
+    fit = replace(posterior.fit, hyper_cov=np.zeros_like(posterior.fit.hyper_cov))
+    table = replace(posterior, fit=fit).effects(evidence=True).set_index("covariate")
+    assert table["evidence"].isna().tolist() == [name in ("hump", "none", "clinic", "both") for name in table.index]
 
 
 def test_levels_and_groups_are_drawn_with_their_intervals(fitted):

@@ -486,6 +486,21 @@ def test_delays_that_change_are_told_with_numbers():
     same.over(Periods.calendar("week", str(START), str(START + 139)))  # warnings are errors
 
 
+def test_a_period_that_is_not_over_is_told():
+    day = np.repeat(np.arange(66), 10)
+    rows = pd.DataFrame(
+        {"onset": START + day, "reported": START + day + np.random.default_rng(1).integers(0, 9, len(day))}
+    )
+    periods = Periods.calendar("week", str(START), str(START + 65))
+    end = int((periods.edges[-1].astype("datetime64[D]") - START).astype(int))
+    delays = read(rows, as_of=str(START + end - 5)).over(periods)
+    assert delays.passed == (3, 7)
+    words = f"3 of the 7 days of {periods.labels[-1]} have passed: its numbers are of these days alone."
+    assert words in delays.words() and words not in delays.slice(0, 2).words()
+    whole = read(rows, as_of=str(START + end - 1)).over(periods)
+    assert whole.passed is None and "have passed" not in whole.words()
+
+
 def test_delays_as_long_as_the_series_are_told():
     rng = np.random.default_rng(1)
     day = np.repeat(np.arange(60), 15)
