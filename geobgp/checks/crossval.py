@@ -80,7 +80,7 @@ def _water(posterior: Posterior, checked: CrossValidation) -> Iterator[Advice]:
     if 3 <= wet.sum() <= n - 3:
         ratio = float(np.sqrt(misses[wet].mean() / max(misses[~wet].mean(), 1e-12)))
     if ratio > 1.1:
-        why = f"blocks at the shore stray {number(ratio, 2)} times as far as those inland"
+        why = f"held-out blocks beside water miss by {number(ratio, 2)} times as much as those inland"
     elif domain.water_geometry is None and domain.n_components == 1:
         return
     how = option("permeability", "auto", python="permeability=0.3 or 1")

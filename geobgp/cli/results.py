@@ -54,21 +54,21 @@ _COMMANDS = {RiskFiles: "risk", ValueFiles: "values", PrevalenceFiles: "prevalen
 _COLOURS = {"good": "green", "doubt": "yellow", "bad": "red"}
 _ABOUT = {
     "mean.tif": "posterior mean of the {}",
-    "sd.tif": "its standard deviation",
+    "sd.tif": "posterior standard deviation of the {}",
     "q50.tif": "posterior median of the {}",
     "coverage.tif": "share of each cell that is land",
     "map.html": "interactive map; opens in any browser, without network",
-    "map.qgz": "QGIS project: all of it, styled",
-    "map.gpkg": "shoreline, and the land that probably exceeds a threshold; polygons of the QGIS project",
+    "map.qgz": "QGIS project of all layers, styled",
+    "map.gpkg": "boundary of the land, and what probably exceeds a threshold: polygons of the QGIS project",
     "report.html": "this report",
     "gather.html": "checklist of GATHER, with blanks for the author",
-    "gather.csv": "the same as a table",
+    "gather.csv": "gather.html as a table",
     "ro-crate-metadata.json": "description of this folder for machines (RO-Crate 1.1)",
     "regions.gpkg": "numbers by region, with intervals",
-    "regions.csv": "the same as a table",
+    "regions.csv": "regions.gpkg as a table",
     "effects.csv": "what covariates do: ratios with intervals, and the evidence for each",
     "hotspots.gpkg": "the connected parts of the land that exceed a threshold everywhere at once, with their numbers",
-    "hotspots.csv": "the same as a table",
+    "hotspots.csv": "hotspots.gpkg as a table",
     "tolerance.gpkg": "where the risk is raised or lowered with a probability of 97.5 %",
     "summary.json": "numbers and choices, for programs",
     "periods": "rasters of every period, mean_2020-03.tif (q50_2020-03.tif of a rate) and the like, with one legend",
@@ -312,7 +312,7 @@ def region_totals(
 def about_file(name: str, quantity: str = "intensity") -> str:
     """Return what a file of results is."""
     if name.startswith("exceedance_"):
-        return f"probability of more than {name.removeprefix('exceedance_').removesuffix('.tif')}"
+        return f"probability of exceeding {name.removeprefix('exceedance_').removesuffix('.tif')}"
     if name.startswith("q") and name.endswith(".tif") and name not in _ABOUT:
         return quantile_words(name.removesuffix(".tif"))
     return _ABOUT.get(name, "").format(_compared(quantity) if name.startswith("ratio_per_") else quantity)

@@ -507,7 +507,7 @@ class Domain:
         return {
             "grid": f"{rows} x {cols} cells of {self.cell_size:g} {'units' if self.crs is None else 'm'}",
             "nodes": f"{self.n_nodes:,}",
-            "connected land": f"{self.n_components:,}",
+            "separate parts of land": f"{self.n_components:,}",
             "land area": f"{number(self.node_areas.sum() / unit, 6)} {name}",
             **({} if self.bridges is None else {"bridges": f"{len(self.bridges.first):,}"}),
             "CRS": "local" if self.crs is None else ":".join(self.crs.to_authority() or (self.crs.name,)),

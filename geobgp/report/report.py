@@ -28,7 +28,7 @@ from geobgp.report import figures, statements
 from geobgp.report.effects import effect_facts
 from geobgp.report.thresholds import about_thresholds, above_columns
 from geobgp.summary import interval_words, latent_name
-from geobgp.text import events, listed, number, percent, size_text, whole_percent
+from geobgp.text import chance, events, listed, number, percent, size_text, whole_percent
 from geobgp.units import exceeds
 from geobgp.web import page as templates
 
@@ -314,7 +314,7 @@ def render(shown: Posterior | View, inputs: ReportInputs) -> str:
         estimates=_estimates(posterior),
         effects=_effects(posterior),
         priors=statements.priors(posterior),
-        included=statements.included(posterior),
+        included=statements.in_a_row(statements.included(posterior)),
         not_included=statements.not_included(posterior),
         limitations=statements.limitations(posterior, inputs.validation),
         sensitivity=statements.sensitivity(posterior),
@@ -650,7 +650,7 @@ def region_table(frame: pd.DataFrame | None, exposed: str = "Exposure") -> dict[
             columns[name] = [three(v) for v in frame[key]]
             columns |= between(frame, key, three)
     if "p_above" in frame:
-        columns["Above average"] = ["-" if math.isnan(p) else percent(p) for p in frame["p_above"]]
+        columns["Above average"] = ["-" if math.isnan(p) else chance(p) for p in frame["p_above"]]
     for column, name in above_columns(frame).items():
         columns[name] = [events(v) for v in frame[column]]
         columns |= between(frame, column, events, name)

@@ -35,7 +35,7 @@ def water(posterior: Posterior) -> str:
     """Return how far information crosses water, in a sentence."""
     share = posterior.basis.permeability
     if share == 0:
-        return "Nothing passes across water."
+        return "No information crosses water."
     if share == 1:
         return "Information travels as far over water as over land."
     return f"Information travels {percent(share)} as far over water as over land."
@@ -69,7 +69,7 @@ def _overall(posterior: Posterior) -> str:
     comma = "" if posterior.periods is None else ","
     given = f"From {basis_in_words(posterior)}{comma} on {land_in_words(posterior)}"
     if posterior.exposure_kind == "risk":
-        allowed = f", adjusted for {_and(posterior.design.covariates)}" if posterior.design.names else ""
+        allowed = f", adjusted for {in_a_row(posterior.design.covariates)}" if posterior.design.names else ""
         return f"{given}, we mapped the relative risk, which is 1 on average over the controls{allowed}."
     if posterior.shown.quantity == RELATIVE_RISK and posterior.exposure_kind != "expected":
         return f"{given}, we mapped the relative risk, which is 1 on average over all people."
@@ -174,13 +174,13 @@ def _course(posterior: Posterior) -> Iterator[str]:
     table = table[np.isfinite(table[name].to_numpy(float))]  # without what is hidden
     if not len(table):
         return
-    parts = []
+    parts, when = [], "on" if periods.noun == "day" else "in"
     for words, k in (("highest", table[name].idxmax()), ("lowest", table[name].idxmin())):
         row = table.loc[k]
         values = (float(row[key]) for key in (name, *(f"{name}_{quantile_name(q)}" for q in posterior.quantiles[::2])))
         main, low, high = (events(v) if name == "expected" else _without_unit(posterior, v) for v in values)
         parts.append(
-            f"{words} in {row['period']} ({main}; {whole_percent(posterior.interval)} interval {low} to {high})"
+            f"{words} {when} {row['period']} ({main}; {whole_percent(posterior.interval)} interval {low} to {high})"
         )
     yield f"{what} was {' and '.join(parts)}"
 
@@ -222,7 +222,7 @@ def _priors(posterior: Posterior) -> Iterator[tuple[str, str]]:
     if linear:
         yield "Noise", "exponential, above 3 times the sd of the values with a probability of 5 %"
     if family.dispersion is not None:
-        yield "Dispersion", "the value with the highest bound; flat on the log scale"
+        yield "Dispersion", "flat on the log scale; the value with the highest bound is taken"
 
 
 def _effect_prior(block: Any) -> str:
@@ -246,7 +246,7 @@ def included(posterior: Posterior) -> list[str]:
     """Return which uncertainty the intervals of a map hold."""
     sources = ["the limited number of observations", "the field between and beyond them", "the overall level"]
     if posterior.design.names:
-        sources.append(f"the effects of {_and(posterior.design.covariates)}")
+        sources.append(f"the effects of {in_a_row(posterior.design.covariates)}")
     if posterior.periods is not None:
         sources.append("the course over the periods")
     if posterior.nowcast.any():
@@ -268,7 +268,8 @@ def _not_included(posterior: Posterior) -> Iterator[str]:
     elif not learned:
         yield "Lengthscale and standard deviation were given, and are taken as exact."
     if posterior.likelihood.dispersion is not None:
-        yield "The dispersion of the counts is held at its best value."
+        measured = posterior.likelihood.quantity == "value"
+        yield f"The {'measurement noise' if measured else 'dispersion of the counts'} is held at its best value."
     chosen = [what for what, several in _varied(posterior.tried).items() if several]
     about = f" (the best of {len(posterior.tried)} fits)" if len(posterior.tried) > 1 and chosen else ""
     yield f"The choice of cell size, prior and permeability of water{about} is not averaged over."
@@ -282,7 +283,7 @@ def _not_included(posterior: Posterior) -> Iterator[str]:
         yield "Delays are assumed to have the same distribution throughout the series; its uncertainty is included."
     if posterior.design.names:
         what = "confounders" if posterior.exposure_kind == "risk" else "covariates"
-        yield f"The values of the {what} ({_and(posterior.design.covariates)}) are taken as measured without error."
+        yield f"The values of the {what} ({in_a_row(posterior.design.covariates)}) are taken as measured without error."
     if posterior.areas is None or "in_areas" not in posterior.points:
         yield "Locations are taken as exact: geocoding errors are not part of the intervals."
     elif round(posterior.points["used"]) > round(posterior.points["in_areas"]):
@@ -351,7 +352,7 @@ def _of_data(posterior: Posterior) -> Iterator[str]:
         follows += ["covariates"] if posterior.design.names else []
         yield (
             f"Counts are known by area ({count(len(areas.names), 'area')}, {number(size, 2)} {unit} on average): "
-            f"within an area the map follows {_and(follows)}; it says nothing about individual persons."
+            f"within an area the map follows {in_a_row(follows)}; it says nothing about individual persons."
         )
         if (hidden := int(areas.hidden.sum())) > 0:
             yield f"The {count(hidden, 'suppressed count is', 'suppressed counts are')} known only within an interval."
@@ -388,7 +389,7 @@ def _of_land(posterior: Posterior) -> Iterator[str]:
     yield f"Nothing smaller than a cell of {cell} is resolved."
     cells = posterior.lengthscale / domain.cell_size
     if cells < _FEW_CELLS:
-        yield f"The lengthscale is only {number(cells, 2)} cells long: what varies faster is averaged within cells."
+        yield f"The lengthscale is only {number(cells, 2)} cells long: shorter variation is averaged out."
     across = math.sqrt(float(domain.node_areas.sum()))
     if posterior.lengthscale > across:
         reach = f"{number(posterior.lengthscale / scale, 3)} {unit}"
@@ -471,7 +472,7 @@ def _differs(record: FitRecord, kept: FitRecord) -> str:
     return f"{text[0].upper()}{text[1:]}"
 
 
-def _and(names: Any) -> str:
+def in_a_row(names: Any) -> str:
     """Return names as people list them."""
     names = [str(name) for name in names]
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"

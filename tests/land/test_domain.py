@@ -352,7 +352,7 @@ def test_views():
     domain = Domain.from_polygons(SHAPES["two islands"], cell_size=0.1, crs="local")
     for text in (repr(domain), domain.report(), domain._repr_html_()):
         assert f"{domain.n_nodes:,}" in text and "local" in text and "0.1" in text
-    assert "connected land: 2" in repr(domain)
+    assert "separate parts of land: 2" in repr(domain)
 
 
 def test_parts_and_holes_that_come_down_to_a_point_are_nothing():

@@ -29,7 +29,7 @@ def test_the_sentences_have_the_numbers():
     reach, spread, water = in_sentences(posterior)
     assert reach.startswith("Places 2 km apart over land (a lengthscale) have a correlation of 0.44,")
     assert "a factor of 3 around the average" in spread and "between 0.33 and 3 times" in spread
-    assert water == "Nothing passes across water."
+    assert water == "No information crosses water."
 
 
 def test_the_report_tells_people_and_rates_by_region(tmp_path):
