@@ -64,6 +64,8 @@ HATCHING = np.array([[0x33, 0x43, 0x4B], [0xE6, 0xED, 0xF0]], np.uint8)
 #: The colour of land whose small numbers are hidden.
 HIDDEN = np.array([[0xBD, 0xBD, 0xBD]], np.uint8)
 _SHARED = ("mean", "sd", "q50")
+#: Rows of a summary that are about the computation, and not about the map.
+_INTERNAL = frozenset({"elbo", "hyperparameter points", "rounds", "message", "seconds", "tried"})
 
 
 def posterior_map(
@@ -171,7 +173,7 @@ def posterior_map(
         title=data.attrs["title"] if title is None else title,
         basis=", ".join(parts),
         remark=f"{_seen(posterior)}{in_doubt(summary)}",
-        about=summary.rows(),
+        about=[row for row in summary.rows() if row[0] and row[0] not in _INTERNAL],
         units=units,
         interval=ends.words,
         drawn=drawn,
@@ -502,7 +504,7 @@ def _about_map(plane: Plane, numbers: Numbers) -> list[list[str]]:
     k = numbers.block
     whose = "those of the rasters" if k == 1 else f"averages of {k} x {k} cells; the rasters have all cells"
     return [
-        ["cells", f"{plane.domain.cell_size:g} {unit}{every}"],
+        ["cells", f"{number(plane.domain.cell_size)} {unit}{every}"],
         ["numbers", f"under the cursor: {whose}; {DIGITS} digits"],
-        ["address", "keeps what is seen: view, layers and period; copy it to share them"],
+        ["link", "the address of this page keeps the view, the layers and the period: copy it to share what you see"],
     ]
