@@ -153,6 +153,17 @@ def identified(value: Any, known: dict[str, dict[str, Any]] | None = None) -> di
     }
 
 
+def file_name(one: Mapping[str, Any]) -> str:
+    """Return the name of an input's file, without the use that was written behind it.
+
+    Examples
+    --------
+    >>> file_name({"name": "rain.tif|smooth"})
+    'rain.tif'
+    """
+    return str(one["name"]).split("|")[0]
+
+
 def _path_in(value: Any) -> str | None:
     """Return the path of a local file, as it was given; None of anything else, and of what is on no disk here."""
     if not isinstance(value, (str, Path)) or "://" in str(value):

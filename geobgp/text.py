@@ -135,9 +135,11 @@ def size_text(n_bytes: float) -> str:
 
     Examples
     --------
-    >>> size_text(1_234_567)
-    '1.2 MB'
+    >>> size_text(1_234_567), size_text(13_710)
+    ('1.2 MB', '13.7 kB')
     """
+    if 0 < n_bytes < 50_000:
+        return f"{n_bytes / 1e3:,.1f} kB"
     return f"{n_bytes / 1e6:,.1f} MB"
 
 

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 from geobgp.files import replacing
 from geobgp.privacy import told_origin
-from geobgp.provenance import sha256
+from geobgp.provenance import file_name, sha256
 from geobgp.report import statements
 from geobgp.report.gather import Study
 
@@ -132,8 +132,8 @@ def _inputs(origin: Mapping[str, Any], study: Study) -> list[dict[str, Any]]:
     """Return every input once, with all that it was used for; none of them is in the folder."""
     entities: dict[tuple[Any, ...], dict[str, Any]] = {}
     for one in origin.get("inputs", ()):
-        new = {"@id": f"#input-{len(entities) + 1}", "@type": "CreativeWork", "name": one["name"]}
-        entity = entities.setdefault((one["name"], one["sha256"]), new)
+        new = {"@id": f"#input-{len(entities) + 1}", "@type": "CreativeWork", "name": file_name(one)}
+        entity = entities.setdefault((new["name"], one["sha256"]), new)
         entity["keywords"] = ", ".join(filter(None, (entity.get("keywords"), one["role"])))
         if one["sha256"]:
             entity["sha256"] = one["sha256"]

@@ -16,6 +16,7 @@ import pandas as pd
 from geobgp.errors import DataError
 from geobgp.files import check_exists, replacing, write_csv
 from geobgp.privacy import told_origin
+from geobgp.provenance import file_name
 from geobgp.report import statements
 from geobgp.report.report import ReportInputs
 from geobgp.text import count, listed, percent, size_text, whole_percent
@@ -258,7 +259,7 @@ def _filled(
         if one["role"] in run.study.sources:
             stated[key] = f"{one['role']}: {run.study.sources[one['role']]}"
         elif number == "7" and not one["role"].startswith("exposure"):  # whose source is the denominator's
-            blanks[key] = f"where {one['name']} ({one['role']}) comes from"
+            blanks[key] = f"where {file_name(one)} ({one['role']}) comes from"
     if "denominator" in blanks and run.posterior.exposure_kind not in ("population", "expected", "exposure"):
         del blanks["denominator"]
     return GatherItem(number, section, asks, tuple(answer(run)), stated, blanks)
@@ -287,7 +288,7 @@ def _listed(inputs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         rows = "" if one["features"] is None else f", {count(one['features'], 'feature')}"
         size = "" if one["bytes"] is None else f", {size_text(one['bytes'])}"
         digest = f", SHA-256 {one['sha256']}" if one["sha256"] else ""
-        yield f"{one['role']}: {one['name']}{rows}{size}{digest}."
+        yield f"{one['role']}: {file_name(one)}{rows}{size}{digest}."
 
 
 def _biases(run: _RunFacts) -> Iterator[str]:

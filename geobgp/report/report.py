@@ -24,6 +24,7 @@ from geobgp.output.figures import panel_step
 from geobgp.output.grids import View
 from geobgp.prior.kernels import Matern, SquaredExponential
 from geobgp.privacy import told_origin
+from geobgp.provenance import file_name
 from geobgp.report import figures, statements
 from geobgp.report.effects import effect_facts
 from geobgp.report.thresholds import about_thresholds, above_columns
@@ -712,7 +713,7 @@ def _provenance(posterior: Posterior, inputs: ReportInputs) -> dict[str, Any]:
     rows = [
         (
             capital(one["role"]),
-            one["name"] + (", in memory" if one["kind"] == "memory" else ""),
+            file_name(one) + (", in memory" if one["kind"] == "memory" else ""),
             "-" if one["features"] is None else f"{one['features']:,}",
             "-" if one["bytes"] is None else size_text(one["bytes"]),
             one["sha256"] or "not known",

@@ -9,7 +9,7 @@ import small_case as case
 from rocrate.rocrate import ROCrate
 
 from geobgp import map_intensity
-from geobgp.report.crate import CRATE, write_crate
+from geobgp.report.crate import CRATE, _inputs, write_crate
 from geobgp.report.gather import Study
 
 
@@ -95,3 +95,10 @@ def test_it_keeps_the_rules(folder, posterior):
 def test_it_holds_no_coordinates(folder):
     text = (folder / CRATE).read_text("utf-8")
     assert "GeoShape" not in text and "GeoCoordinates" not in text
+
+
+def test_inputs_are_called_by_their_files_whatever_their_use():
+    one = {"role": "covariate rain", "name": "rain.tif|smooth", "sha256": "a" * 64, "bytes": 12, "features": 4}
+    two = one | {"role": "exposure", "name": "rain.tif"}
+    (entity,) = _inputs({"inputs": [one, two]}, Study())
+    assert entity["name"] == "rain.tif" and entity["keywords"] == "covariate rain, exposure"

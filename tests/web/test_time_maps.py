@@ -297,7 +297,7 @@ def test_one_period_on_a_plane_of_its_own_with_plain_numbers(tmp_path):
 
 
 def test_too_much_is_refused_with_a_number(source):
-    with pytest.raises(SizeError, match=r"12 periods of 1,128 nodes are too many for a page of 0\.0 MB") as caught:
+    with pytest.raises(SizeError, match=r"12 periods of 1,128 nodes are too many for a page of 20\.0 kB") as caught:
         posterior_map(source, max_bytes=20_000)
     assert caught.value.found > 20_000
 
