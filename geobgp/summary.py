@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 #: What the effects of a yearly cycle are called.
 SEASON = ("cosine of the year", "sine of the year")
+#: Facts of the computation, which end what is printed in one row.
+_COMPUTED = ("hyperparameter_points", "rounds", "converged", "message", "seconds", "created")
 #: Nats by which more spread than that of Poisson counts must lead to be called needed.
 NEEDED = 2.0
 
@@ -64,10 +66,12 @@ class Summary(Mapping[str, Any]):
         return plain(self.facts)
 
     def rows(self) -> list[tuple[str, str]]:
-        """Return (name, text) of every fact, as they are printed."""
+        """Return (name, text) of the facts as they are printed: what was found first, the computation in the last row."""
         out: list[tuple[str, str]] = []
         for name, value in self.facts.items():
             label = name.replace("_", " ")
+            if name in _COMPUTED:
+                continue
             if name == "coefficients":
                 out += _coefficients(value)
             elif name == "tried":
@@ -77,10 +81,11 @@ class Summary(Mapping[str, Any]):
             elif name in ("variation", "variogram"):
                 out.append((label, value["sentence"]))
             elif isinstance(value, dict):
-                out.append((label, _quantity(value) if "value" in value else _parts(name, value)))
+                out.append((label, _quantity(value) if "value" in value else _parts(value)))
             elif value is not None:
                 out.append((label, _text(name, value)))
-        return out
+        computed = _computation(self.facts)
+        return [*out, ("computation", computed)] if computed else out
 
     def __str__(self) -> str:
         rows = self.rows()
@@ -427,10 +432,23 @@ def _rung(rung: Mapping[str, Any]) -> str:
     )
 
 
-def _parts(name: str, value: Mapping[str, Any]) -> str:
-    if name == "seconds":
-        return ", ".join(f"{part} {seconds:.3g} s" for part, seconds in value.items())
-    shown = ((part, v) for part, v in value.items() if v is not None)
+def _computation(facts: Mapping[str, Any]) -> str:
+    """Say how the computation went, in one line."""
+    parts: list[str] = []
+    if (converged := facts.get("converged")) is not None:
+        message = facts.get("message")
+        parts.append("converged" if converged else f"not converged{f': {message}' if message else ''}")
+    if rounds := facts.get("rounds"):
+        parts.append(count(int(rounds), "round"))
+    if (states := int(facts.get("hyperparameter_points") or 1)) > 1:
+        parts.append(f"averaged over {states:,} settings of the hyperparameters")
+    if (total := (facts.get("seconds") or {}).get("total")) is not None:
+        parts.append(f"{total:.3g} s")
+    return ", ".join(parts) + (f"; {facts['created']}" if facts.get("created") and parts else "")
+
+
+def _parts(value: Mapping[str, Any]) -> str:
+    shown = (("moved to land" if part == "snapped" else part, v) for part, v in value.items() if v is not None)
     return ", ".join(f"{number(v) if isinstance(v, (int, float)) else v} {part.replace('_', ' ')}" for part, v in shown)
 
 

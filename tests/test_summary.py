@@ -39,7 +39,7 @@ def test_text():
         "forest <share>",
         "0.5 (90 % interval 0.4 to 0.6); rate x 1.649 (1.492 to 1.822) per unit",
         "-12,345.68",
-        "sites 0.5 s, total 1.25 s",
+        "computation         converged, 1.25 s",
         "cell size chosen",
     ):
         assert line in text
@@ -48,6 +48,15 @@ def test_text():
     assert repr(Summary(FACTS)) == text
     assert "forest &lt;share&gt;" in Summary(FACTS)._repr_html_()
     assert str(Summary({})) == ""
+
+
+def test_the_computation_is_the_last_row_and_its_numbers_agree():
+    message = {"message": "converged in 9 rounds", "created": "2026-01-02"}
+    rows = Summary(FACTS | message | {"rounds": 1, "hyperparameter_points": 9, "points": {"snapped": 2}}).rows()
+    assert rows[-1][1] == "converged, 1 round, averaged over 9 settings of the hyperparameters, 1.25 s; 2026-01-02"
+    assert rows[0] == ("points", "2 moved to land") and {"rounds", "message", "seconds"}.isdisjoint(dict(rows))
+    failed = Summary(FACTS | {"converged": False, "message": "rounds ended"}).rows()[-1][1]
+    assert failed == "not converged: rounds ended, 1.25 s"
 
 
 def test_mapping_and_plain_data():
