@@ -66,7 +66,7 @@ class Summary(Mapping[str, Any]):
         return plain(self.facts)
 
     def rows(self) -> list[tuple[str, str]]:
-        """Return (name, text) of the facts as they are printed: what was found first, the computation in the last row."""
+        """Return (name, text) of the facts as printed: what was found first, the computation in the last row."""
         out: list[tuple[str, str]] = []
         for name, value in self.facts.items():
             label = name.replace("_", " ")
