@@ -229,7 +229,8 @@ def _learned(posterior: Posterior) -> dict[str, dict[str, float]]:
         mean, sd = float(fit.hyper_mean[i]), math.sqrt(float(fit.hyper_cov[i, i]))
         low, _, high = posterior.quantiles
         out[name] = {"tau": math.exp(mean)} | {
-            f"tau_{quantile_name(q)}": math.exp(mean + float(ndtri(q)) * sd) for q in (low, high)
+            f"tau_{quantile_name(q)}": math.exp(mean + float(ndtri(q)) * sd) if sd > 0.0 else math.nan
+            for q in (low, high)
         }
     return out
 

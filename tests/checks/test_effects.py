@@ -237,6 +237,7 @@ def test_evidence_is_unknown_where_the_uncertainty_of_its_sd_is(fitted):
     fit = replace(posterior.fit, hyper_cov=np.zeros_like(posterior.fit.hyper_cov))
     table = replace(posterior, fit=fit).effects(evidence=True).set_index("covariate")
     assert table["evidence"].isna().tolist() == [name in ("hump", "none", "clinic", "both") for name in table.index]
+    assert table.loc["clinic", "tau"] > 0 and table[["tau_q05", "tau_q95"]].isna().all().all()
 
 
 def test_levels_and_groups_are_drawn_with_their_intervals(fitted):
