@@ -9,6 +9,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, NoReturn
 
 import click
@@ -322,6 +323,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _terminated)
     _mind_the_load()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(AttributeError, OSError, ValueError):  # a name in other letters than the console has ends no run
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     # Files that could not be written complain once more when they are forgotten.
     before = sys.unraisablehook
     sys.unraisablehook = before if debug else (lambda _: None)

@@ -41,7 +41,7 @@ def describe(source: str | Path, *, as_json: bool = False) -> str:
     for name, value in rows:
         facts.setdefault(name.strip(), []).append(value)
     single = {name: values[0] if len(values) == 1 else values for name, values in facts.items()}
-    return json.dumps(single, indent=1, ensure_ascii=False, default=str)
+    return json.dumps(single, indent=1, default=str)
 
 
 def _rows(source: str | Path) -> Rows:
