@@ -119,11 +119,18 @@ def check_exists(path: str | Path, what: str) -> None:
         raise GeometryError(f"{what}: no file can have the name {path!r}.", option=what, found=path)
     if not Path(path).exists():
         path = path.split("|")[0]  # what is behind it says how the file is used
+    if Path(path).exists() and not (Path(path).is_file() or Path(path).is_dir()):
+        raise GeometryError(
+            f"{what}: {path} is a pipe or a device, which can be read once at most.",
+            option=what,
+            found=path,
+            remedy="Write what comes from it to a file first.",
+        )
     if is_virtual(path) or Path(path).exists() or matching(path):
         check_direct(path, what)
         remember_read(path)
         return
-    folder = Path(path).resolve().parent
+    folder = Path(os.path.realpath(path)).parent  # a loop of links has one too
     if folder.is_dir():
         names = sorted(p.name for p in folder.iterdir() if p.is_file())
         remedy = f"That folder has: {listed(names, 8)}." if names else "That folder has no files."

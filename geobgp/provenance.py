@@ -199,7 +199,9 @@ def sha256(paths: Iterable[Path]) -> tuple[str, int]:
                 size += len(block)
         digest = found.hexdigest()
         lines.append(f"{digest}  {path.name}\n")
-    return (digest if len(lines) == 1 else hashlib.sha256("".join(lines).encode()).hexdigest()), size
+    return (
+        digest if len(lines) == 1 else hashlib.sha256("".join(lines).encode(errors="surrogateescape")).hexdigest()
+    ), size
 
 
 def _of_file(path: str) -> dict[str, Any]:

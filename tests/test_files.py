@@ -143,6 +143,17 @@ def test_files_that_are_not_there_or_not_what_they_say(tmp_path, folder):
     assert len(read_vector(named, "land")) == 2
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+def test_pipes_and_loops_of_links_end_no_run_and_hold_none(tmp_path):
+    os.mkfifo(tmp_path / "pipe.csv")
+    with pytest.raises(GeometryError, match=r"points: .*pipe.csv is a pipe or a device"):
+        map_intensity(str(tmp_path / "pipe.csv"), shapely.box(0, 0, 10, 10), crs="local", cell_size=1.0)
+    (tmp_path / "a.csv").symlink_to("b.csv")
+    (tmp_path / "b.csv").symlink_to("a.csv")
+    with pytest.raises(GeometryError, match=r"points: there is no file .*a.csv"):
+        map_intensity(str(tmp_path / "a.csv"), shapely.box(0, 0, 10, 10), crs="local", cell_size=1.0)
+
+
 @pytest.mark.parametrize("path", ["a\0b.gpkg", "\ud800.gpkg"])
 def test_names_that_no_file_can_have_are_refused(path, tmp_path):
     with pytest.raises(GeometryError, match=r"land: no file can have the name '(a\\x00b|\\ud800)"):

@@ -1219,6 +1219,8 @@ class TilesOptions(
     halo : float, optional
         Width of the halo in lengthscales, at least 3, which is the default. With an exposure or an effort it is 4:
         over land where nobody is, or nobody looks, information comes from farther away.
+    thresholds : sequence of float
+        In the unit of the map. Each adds a band with the probability of exceeding it, ``exceedance_2``.
     """
 
     refused: ClassVar[Mapping[str, str]] = (
@@ -1245,6 +1247,15 @@ class TilesOptions(
         "number",
         metavar="N",
         least=3.0,
+    )
+    thresholds: tuple[float, ...] = setting(
+        "Map the probability of exceeding T; may be repeated.",
+        "numbers",
+        heading="Results",
+        default=(),
+        flag="--threshold",
+        metavar="T",
+        above=0.0,
     )
 
     def _check(self) -> None:

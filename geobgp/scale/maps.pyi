@@ -286,6 +286,7 @@ def map_tiles(
     units: str | None = None,
     title: str = "",
     interval: float = 0.9,
+    thresholds: tuple[float, ...] = (),
     progress: ProgressLike = False,
 ) -> Tiles:
     """Map the intensity of points on land of any size at full resolution, tile by tile.
@@ -355,6 +356,8 @@ def map_tiles(
         Probability of the intervals of all outputs; `Posterior.with_interval` changes it later.
     out : path
         A folder: ``mosaic.tif``, ``mosaic.zarr``, ``summary.json``, and ``tiles/``, which may be deleted in the end.
+    thresholds : sequence of float
+        In the unit of the map. Each adds a band with the probability of exceeding it, ``exceedance_2``.
     progress : bool, Progress, Stage or callable
         Tell of each stage on standard error, or to whoever is given; see `geobgp.progress`.
 

@@ -26,6 +26,8 @@ CHUNK = 512
 #: Values that the classes of the style are made of, at most.
 _SAMPLE = 200_000
 KIND = "tile"
+#: How the names of probabilities begin, before the threshold.
+EXCEEDANCE = "exceedance_"
 
 
 def write_tile(path: Path, fitted: FittedTile) -> None:
@@ -85,30 +87,38 @@ class Mosaic:
         self._paths: dict[int, Path] = {}
         self._part = folder / ".mosaic.zarr.part"
         shutil.rmtree(self._part, ignore_errors=True)
-        self._group: Any = zarr.open_group(str(self._part), mode="w")
-        self._group.attrs.update({"title": self.title, "units": units.words})
+        # Version 2 of the format, as of maps over time: its metadata are consolidated where everybody looks for them.
+        self._group: Any = zarr.open_group(str(self._part), mode="w", zarr_format=2)
+        self._group.attrs.update({"title": self.title, "units": units.words, "coordinates": "spatial_ref"})
         shape = frame.box.shape
         chunks = tuple(min(CHUNK, side) for side in shape)
         for name in self.names:
             made = self._group.create_array(
-                name, shape=shape, chunks=chunks, dtype="float32", fill_value=np.float32(np.nan),
-                dimension_names=("northing", "easting"),
-            )  # fmt: skip
-            about = {"units": units.words, "long_name": f"{units.quantity}, {name}", "quantity": units.quantity}
-            made.attrs.update({**about, "grid_mapping": "spatial_ref"})
+                name, shape=shape, chunks=chunks, dtype="float32", fill_value=np.float32(np.nan)
+            )
+            unit, words = self._told(name)
+            about = {"units": unit, "long_name": words, "quantity": units.quantity}
+            made.attrs.update({**about, "grid_mapping": "spatial_ref", "_ARRAY_DIMENSIONS": ["northing", "easting"]})
         h = frame.cell_size
         axes = {
             "northing": frame.north - (np.arange(shape[0]) + 0.5) * h,
             "easting": frame.west + (np.arange(shape[1]) + 0.5) * h,
         }
         for name, values in axes.items():
-            axis = self._group.create_array(
-                name, shape=values.shape, chunks=values.shape, dtype="float64", dimension_names=(name,)
-            )
+            axis = self._group.create_array(name, shape=values.shape, chunks=values.shape, dtype="float64")
+            axis.attrs["_ARRAY_DIMENSIONS"] = [name]
             axis[:] = values
         place = self._group.create_array("spatial_ref", shape=(), dtype="int64")
         wkt = "" if crs is None else crs.to_wkt()
-        place.attrs.update({"crs_wkt": wkt, "GeoTransform": " ".join(map(repr, frame.affine().to_gdal()))})
+        place.attrs.update(
+            {"_ARRAY_DIMENSIONS": [], "crs_wkt": wkt, "GeoTransform": " ".join(map(repr, frame.affine().to_gdal()))}
+        )
+
+    def _told(self, name: str) -> tuple[str, str]:
+        """Return the unit of a statistic, and what it is in words."""
+        if name.startswith(EXCEEDANCE):
+            return "1", f"probability of more than {name.removeprefix(EXCEEDANCE)} {self.units.words}"
+        return self.units.words, f"{self.units.quantity}, {name}"
 
     def add(self, tile: Tile, path: Path) -> None:
         """Take a tile that is done; every core all of whose tiles are there is written."""
@@ -141,7 +151,8 @@ class Mosaic:
         with np.errstate(invalid="ignore", divide="ignore"):
             for name in self.names:
                 # Other tiles may have written next to it, never in it.
-                blended = np.where(total > 0, self.units.factor * sums[name] / total, np.nan).astype(np.float32)
+                factor = 1.0 if name.startswith(EXCEEDANCE) else self.units.factor
+                blended = np.where(total > 0, factor * sums[name] / total, np.nan).astype(np.float32)
                 before = self._group[name][rows, cols]
                 self._group[name][rows, cols] = np.where(np.isfinite(blended), blended, before)
 
@@ -150,9 +161,12 @@ class Mosaic:
         lacking = [n for n, waiting in self._waiting.items() if waiting]
         if lacking:
             raise CacheError(f"{len(lacking):,} tiles are not done yet, the first number {lacking[0]}.")
+        import zarr
+
         target = self.folder / "mosaic.zarr"
         shutil.rmtree(target, ignore_errors=True)
         raster = self._to_raster(self.folder / "mosaic.tif")
+        zarr.consolidate_metadata(str(self._part))
         self._part.rename(target)
         return raster, target
 
@@ -170,8 +184,9 @@ class Mosaic:
                     if band == 1:
                         sample.append(values[np.isfinite(values)][:: max(1, rows * cols // _SAMPLE)])
                 raster.set_band_description(band, name)
-                raster.set_band_unit(band, self.units.words)
-                raster.update_tags(band, long_name=f"{self.units.quantity}, {name}")
+                unit, words = self._told(name)
+                raster.set_band_unit(band, unit)
+                raster.update_tags(band, long_name=words)
 
         plain = self._part / "plain.tif"
         try:

@@ -233,6 +233,8 @@ class TileJob:
         Exposure, effort and covariates.
     slopes : tuple of float
         Effects of the standardised covariates that tiles have which only learn lengthscale and sd.
+    thresholds : mapping of str to float
+        In the own unit of tiles, by the names that the probabilities of exceeding them have.
     """
 
     frame: Frame
@@ -245,6 +247,7 @@ class TileJob:
     parameters: SharedParameters | None
     inputs: TileInputs
     slopes: tuple[float, ...] = ()
+    thresholds: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def interval(self) -> float:
@@ -258,7 +261,7 @@ class TileJob:
             FORMAT, tile.core, tile.shown, tile.outer, self.frame.cell_size, self.frame.west, self.frame.north,
             self.crs, self.nu, self.permeability, self.min_coverage, self.max_snap, self.quantiles, self.parameters,
             self.inputs.digest, self.inputs.whole.effects.means.tolist(), self.inputs.whole.effects.scales.tolist(),
-            self.slopes,
+            self.slopes, *self.thresholds.items(),
         )  # fmt: skip
         digest.update(repr(plain).encode())
         digest.update(shapely.to_wkb(tile.geometry))
@@ -301,7 +304,9 @@ def fit_tile(task: Task, job: TileJob) -> FittedTile:
     domain = posterior.domain
     inner = tile.shown.within(tile.outer)
     table = posterior.node_intensity(job.quantiles)
-    grids = {str(name): domain.to_grid(table[name].to_numpy())[inner].astype(np.float32) for name in table}
+    above = {n: posterior.link.exceedance(posterior._shown_nodes, t) for n, t in job.thresholds.items()}
+    values = {str(name): table[name].to_numpy() for name in table} | above
+    grids = {name: domain.to_grid(one)[inner].astype(np.float32) for name, one in values.items()}
     own = _own(tile, domain)
     assert posterior.observed is not None
     expected = posterior.seen_exposure * table["mean"].to_numpy()

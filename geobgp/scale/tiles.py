@@ -29,7 +29,7 @@ from geobgp.parallel import Failed, Workers, open_workers
 from geobgp.prior.full_rank import FullRank
 from geobgp.prior.kernels import Matern
 from geobgp.progress import Progress, ProgressLike, as_progress
-from geobgp.scale.mosaic import Mosaic, read_tile, write_tile
+from geobgp.scale.mosaic import EXCEEDANCE, Mosaic, read_tile, write_tile
 from geobgp.scale.strata import Evidence, most_probable
 from geobgp.scale.tile import (
     FORMAT,
@@ -205,6 +205,7 @@ class Planner:
             quantiles_of(o.interval),
             parameters,
             self.sources.inputs,
+            thresholds={f"{EXCEEDANCE}{t:g}": t / self.sources.units.factor for t in sorted(set(o.thresholds))},
         )
 
     def _cut(self, lengthscale: float, rho: float) -> list[Tile]:
@@ -384,7 +385,7 @@ class Tiles:
         """Return the mosaic as a dataset that is read where it is looked at."""
         import xarray as xr
 
-        return xr.open_zarr(self.zarr, consolidated=False)
+        return xr.open_zarr(self.zarr)
 
 
 def run_tiles(options: TilesOptions, progress: ProgressLike = False) -> Tiles:
@@ -422,6 +423,7 @@ def _fit(planner: Planner, plan: Plan) -> Tiles:
     names = ["mean", "sd", *map(quantile_name, job.quantiles)]
     if job.inputs.exposed:  # the band that is shown comes first: of a rate the median
         names = ["q50", *(name for name in names if name != "q50")]
+    names += job.thresholds
     mosaic = Mosaic(folder, planner.frame, tiles, names, planner.land.crs, units, o.title)
     paths = [folder / "tiles" / f"tile-{tile.number:05d}-{job.key(tile, coords)}.geobgp" for tile, coords, _ in tasks]
     facts: dict[int, dict[str, Any]] = {}

@@ -114,12 +114,19 @@ def test_the_mosaic_is_there_twice(made):
 
 
 def test_one_tile_is_the_whole_fit(points, tmp_path):
-    found = map_tiles(points, LAND, tmp_path / "out", **{**TOLD, "cell_size": 3.0, "n_jobs": 1})
+    told = {**TOLD, "cell_size": 3.0, "n_jobs": 1, "thresholds": [0.5, 2]}
+    found = map_tiles(points, LAND, tmp_path / "out", **told)
     domain = Domain.from_polygons(LAND, cell_size=3.0, crs="local")
     whole = LGCP(FullRank(domain)).fit(bin_points(points, domain))
     assert len(found.table) == 1 and found.lengthscale == whole.lengthscale and found.sd == whole.sd
+    expected = whole.dataset(thresholds=[0.5, 2])
+    assert list(bands(found)[0]) == ["mean", "sd", "q05", "q50", "q95", "exceedance_0.5", "exceedance_2"]
     for name, values in bands(found)[0].items():
-        np.testing.assert_array_equal(values, whole.intensity()[name].values.astype(np.float32))
+        np.testing.assert_array_equal(values, expected[name].values.astype(np.float32))
+    data = found.open()
+    assert data["exceedance_2"].attrs["units"] == "1" and "spatial_ref" in data.coords
+    assert "2 events per unit area" in data["exceedance_2"].attrs["long_name"]
+    assert (found.zarr / ".zmetadata").exists()
 
 
 def stamps(folder):
