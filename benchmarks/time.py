@@ -4,6 +4,10 @@ python benchmarks/time.py            # all of it
 python benchmarks/time.py growth     # 24, 120 and 520 months on 10,000 nodes
 python benchmarks/time.py outbreaks  # held-out scores and forecasts
 python benchmarks/time.py provinces  # twelve areas over 52 weeks
+python benchmarks/time.py sparse [BEFORE] [DISTRICTS WEEKS SECONDS]  # most counts zero, and limits of time
+
+BEFORE is a checkout of another version, which fits the same data in turn. Limits of the part `sparse` are in seconds
+of the processor, so that other work on the machine does not count.
 """
 
 from __future__ import annotations
@@ -13,6 +17,7 @@ import os
 import subprocess
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import geopandas as gpd
@@ -213,19 +218,90 @@ on {os.cpu_count()} cores when it ended.
 """
 
 
+def epidemic(n_districts: int, n_weeks: int, seed: int = 1) -> tuple[gpd.GeoDataFrame, np.ndarray]:
+    """Return districts with people, and counts by week of an epidemic that goes round: most are zero, some are tens."""
+    rng = np.random.default_rng(seed)
+    square, places = shapely.box(0, 0, 100e3, 100e3), rng.uniform(0, 100e3, (n_districts, 2))
+    cells = shapely.get_parts(shapely.voronoi_polygons(shapely.MultiPoint(places), extend_to=square))
+    shapes = [shapely.intersection(cell, square) for cell in cells]
+    people = np.exp(rng.normal(11.5, 0.7, n_districts))
+    near = np.array([[shapely.distance(a, b) < 1 for b in shapes] for a in shapes]).astype(float)
+    counts = np.zeros((n_weeks, n_districts))
+    counts[0] = rng.poisson(0.3, n_districts)
+    for t in range(1, n_weeks):
+        season = 1 + 0.4 * np.sin(2 * np.pi * t / 52)
+        mean = 0.05 * people / people.mean() + 0.7 * counts[t - 1] + 0.03 * (near @ counts[t - 1])
+        counts[t] = rng.poisson(np.minimum(season * mean * rng.gamma(1.0, 1.0, n_districts), 80))
+    return gpd.GeoDataFrame({"people": people}, geometry=shapes, crs="EPSG:32632"), counts
+
+
+def sparse_one(n_districts: int, n_weeks: int, seconds: float, likelihood: str, hyper: str) -> dict[str, float]:
+    """Map an epidemic in this process, whose clock is the processor's."""
+    time.perf_counter = time.process_time
+    frame, counts = epidemic(n_districts, n_weeks)
+    weeks = pd.date_range("2020-01-06", periods=n_weeks, freq="7D")
+    rows = frame.loc[np.tile(np.arange(n_districts), n_weeks)]
+    begin = time.process_time()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = map_intensity(
+            areas=rows.assign(cases=counts.ravel().astype(int), week=np.repeat(weeks, n_districts)), count="cases",
+            land=frame[["geometry"]], exposure=frame, exposure_column="people", time="week", every="week",
+            likelihood=likelihood, hyper=hyper, max_seconds=seconds, cache=False,
+        )  # fmt: skip
+    return {
+        "cpu": time.process_time() - begin, "elbo": found.elbo, "converged": found.converged, "states":
+        len(found.fit.states), "sd": found.sd, "zeros": float((counts == 0).mean()), "most": float(counts.max()),
+    }  # fmt: skip
+
+
+def sparse(before: str = "", n_districts: str = "17", n_weeks: str = "52", seconds: str = "60") -> str:
+    """Map the same epidemic by this version and by one before, with a limit of time."""
+    rows, r = [], {}
+    versions = {"now": str(Path(__file__).resolve().parents[1])} | ({"before": before} if before else {})
+    for likelihood, hyper in (("poisson", "map"), ("poisson", "integrate"), ("negative-binomial", "map")):
+        for version, folder in versions.items():
+            script = [sys.executable, __file__, "sparse-one", n_districts, n_weeks, seconds, likelihood, hyper]
+            how: dict = {"check": True, "capture_output": True, "text": True}
+            said = subprocess.run(script, env={**os.environ, "PYTHONPATH": folder}, **how).stdout
+            r = json.loads(said.splitlines()[-1])
+            rows.append([
+                likelihood, hyper, version, f"{r['cpu']:.1f}", f"{r['elbo']:.2f}", f"{r['sd']:.2f}",
+                str(r["states"]), "yes" if r["converged"] else "no",
+            ])  # fmt: skip
+            print(rows[-1], flush=True)
+    head = ["likelihood", "hyper", "version", "CPU s", "bound", "sd", "states", "converged"]
+    return f"""## Sparse counts, and limits of time
+
+{n_districts} districts over {n_weeks} weeks of a simulated epidemic: {100 * r["zeros"]:.0f} % of the counts are zero,
+the highest is {r["most"]:.0f}; people as exposure, `max_seconds={seconds}` on the processor's clock. Load
+{os.getloadavg()[0]:.1f} on {os.cpu_count()} cores when it ended, which makes seconds of the processor longer too.
+
+{table(head, rows)}
+"""
+
+
 def main() -> None:
     what = sys.argv[1] if len(sys.argv) > 1 else "all"
+    if what == "sparse-one":
+        number_of = int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
+        print(json.dumps(sparse_one(*number_of, *sys.argv[5:7])))
+        return
     if what == "one":
         print(json.dumps(one(int(sys.argv[2]))))
         return
-    parts = {"growth": growth, "outbreaks": outbreaks, "provinces": provinces}
+    parts = {
+        "growth": growth, "outbreaks": outbreaks, "provinces": provinces,
+        "sparse": lambda: sparse(*sys.argv[2:] if what == "sparse" else ()),
+    }  # fmt: skip
     path = Path(__file__).parent / "results" / "time.md"
     made = {name: make() for name, make in parts.items() if what in ("all", name)}
     if what != "all" and path.exists():  # the other part stays as it was
         old = path.read_text(encoding="utf-8").split("\n## ")
+        titles = {"growth": "Growth", "outbreaks": "Outbreaks", "provinces": "Provinces", "sparse": "Sparse"}
         made |= {
             name: f"## {text.strip()}\n"
-            for name, title in (("growth", "Growth"), ("outbreaks", "Outbreaks"), ("provinces", "Provinces"))
+            for name, title in titles.items()
             for text in old[1:]
             if name not in made and text.startswith(title)
         }

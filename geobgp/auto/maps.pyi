@@ -65,6 +65,7 @@ def map_intensity(
     hyper: Literal["map", "integrate"] = "map",
     max_features: int = 1024,
     max_seconds: float = 60.0,
+    quick: bool = False,
     cache: bool = True,
     client: Any = None,
     min_people: float = 0.0,
@@ -171,6 +172,9 @@ def map_intensity(
         No finer cells or larger models are begun that would end after this time. Where it ends the search,
         `posterior.summary()` says what would have come next. A fit of all periods ends by then, with the best that
         it has found and a warning.
+    quick : bool
+        For a first look: one fit on coarse cells and one on the usual ones, at full resolution where it can be. Neither
+        finer cells, open water nor other models are tried.
     cache : bool
         Keep computed features on disk for the next time.
     client : distributed.Client or str, optional
@@ -249,6 +253,7 @@ def map_risk(
     hyper: Literal["map", "integrate"] = "map",
     max_features: int = 1024,
     max_seconds: float = 60.0,
+    quick: bool = False,
     cache: bool = True,
     client: Any = None,
     title: str = "",
@@ -334,6 +339,9 @@ def map_risk(
         No finer cells or larger models are begun that would end after this time. Where it ends the search,
         `posterior.summary()` says what would have come next. A fit of all periods ends by then, with the best that
         it has found and a warning.
+    quick : bool
+        For a first look: one fit on coarse cells and one on the usual ones, at full resolution where it can be. Neither
+        finer cells, open water nor other models are tried.
     cache : bool
         Keep computed features on disk for the next time.
     client : distributed.Client or str, optional
@@ -409,6 +417,7 @@ def map_prevalence(
     hyper: Literal["map", "integrate"] = "map",
     max_features: int = 1024,
     max_seconds: float = 60.0,
+    quick: bool = False,
     cache: bool = True,
     client: Any = None,
     min_people: float = 0.0,
@@ -488,6 +497,9 @@ def map_prevalence(
         No finer cells or larger models are begun that would end after this time. Where it ends the search,
         `posterior.summary()` says what would have come next. A fit of all periods ends by then, with the best that
         it has found and a warning.
+    quick : bool
+        For a first look: one fit on coarse cells and one on the usual ones, at full resolution where it can be. Neither
+        finer cells, open water nor other models are tried.
     cache : bool
         Keep computed features on disk for the next time.
     client : distributed.Client or str, optional
@@ -558,6 +570,7 @@ def map_values(
     hyper: Literal["map", "integrate"] = "map",
     max_features: int = 1024,
     max_seconds: float = 60.0,
+    quick: bool = False,
     cache: bool = True,
     client: Any = None,
     units: str | None = None,
@@ -635,6 +648,9 @@ def map_values(
         No finer cells or larger models are begun that would end after this time. Where it ends the search,
         `posterior.summary()` says what would have come next. A fit of all periods ends by then, with the best that
         it has found and a warning.
+    quick : bool
+        For a first look: one fit on coarse cells and one on the usual ones, at full resolution where it can be. Neither
+        finer cells, open water nor other models are tried.
     cache : bool
         Keep computed features on disk for the next time.
     client : distributed.Client or str, optional

@@ -582,6 +582,9 @@ class ComputeOptions(OptionSet, heading="Model"):
         No finer cells or larger models are begun that would end after this time. Where it ends the search,
         `posterior.summary()` says what would have come next. A fit of all periods ends by then, with the best that
         it has found and a warning.
+    quick : bool
+        For a first look: one fit on coarse cells and one on the usual ones, at full resolution where it can be. Neither
+        finer cells, open water nor other models are tried.
     cache : bool
         Keep computed features on disk for the next time.
     client : distributed.Client or str, optional
@@ -591,6 +594,11 @@ class ComputeOptions(OptionSet, heading="Model"):
 
     max_seconds: float = setting(
         "Begin no finer or larger model that would end after this time.", "number", default=60.0, metavar="S", least=0.0
+    )
+    quick: bool = setting(
+        "One fit on coarse cells and one on the usual ones, for a first look: nothing else is tried.",
+        "flag",
+        default=False,
     )
     cache: bool = setting(
         "Neither read nor keep computed features.",
@@ -1229,7 +1237,7 @@ class TilesOptions(
         )
         | dict.fromkeys(_OF_PLACES, "does not go with tiles: an area may lie in several of them")
         | dict.fromkeys(
-            ("m", "boundary", "kernel", "hyper", "likelihood", "max_features", "max_seconds", "cache"),
+            ("m", "boundary", "kernel", "hyper", "likelihood", "max_features", "max_seconds", "quick", "cache"),
             "does not go with tiles, which are fitted at full resolution with what all of them share",
         )
         | dict.fromkeys(_OF_TIME, _ONE_TIME.format("tiles"))

@@ -528,19 +528,26 @@ class ModelSearch:
             condition, why = BoundaryCondition("neumann", float(o.permeability)), "given"
         elif self.fits.task.n_areas is not None:
             condition, why = BoundaryCondition("neumann", 0.0), "counts by area say little of it"
+        elif o.quick:
+            self._find_usual_water(data)
+            condition, why = BoundaryCondition("neumann", self.usual_water), "the usual; a quick map tries no other"
         else:
             return self._compare_water(data)
         self.choices["water"] = Choice(condition.words, why)
         return [condition]
 
-    def _compare_water(self, data: GriddedData) -> list[BoundaryCondition]:
-        """Compare closed, open and half-open water; the usual one stays unless another leads clearly.
+    def _find_usual_water(self, data: GriddedData) -> None:
+        """Find what water is where nothing else is known: closed, or open where none lies between the places.
 
-        That is closed water; where none lies between the places it is open, as the field goes on beyond the land: a
-        shore would have it level off there, which makes it too sure of itself along the edge.
+        There the field goes on beyond the land: a shore would have it level off, which makes it too sure of itself along
+        the edge.
         """
         if self.has_full and isinstance(self.options.m, str) and self.fits.task.is_open(data):
             self.usual_water = 1.0
+
+    def _compare_water(self, data: GriddedData) -> list[BoundaryCondition]:
+        """Compare closed, open and half-open water; the usual one stays unless another leads clearly."""
+        self._find_usual_water(data)
         kernel = _at_full_resolution(self.fits.task.kernel)
         fitted: dict[float, Candidate] = {}
         broken: GeobgpError | None = None
@@ -588,6 +595,8 @@ class ModelSearch:
         elif m == "auto" and self.has_full and condition.permeability > 0:
             across = "goes on beyond the land" if self.usual_water else "crosses the water"
             why = f"information {across}, which features would have to cover"
+        elif m == "auto" and self.has_full and self.options.quick:
+            why = "a quick map does not compare it with features"
         if why:
             self.choices["features"] = Choice("full resolution", why)
             return self._smoothest(self.fits.fit(data, condition, "full"))
@@ -600,7 +609,7 @@ class ModelSearch:
     def _smoothest(self, kept: Candidate) -> Candidate:
         """Return the fit with the smoothness that has the most evidence: none is simpler than another."""
         task, features = self.fits.task, kept.basis.truncated
-        if not task.any_smoothness or self.options.kernel is not None:
+        if not task.any_smoothness or self.options.kernel is not None or self.options.quick:
             return kept
         usual = kept.posterior.kernel
         best, chosen, gains = kept, self.choices["features"], {usual.name: kept.gain}
@@ -921,16 +930,17 @@ def fit_over_time(fits: Fits, pooled: Candidate, choices: dict[str, Choice]) -> 
             seconds_of(domain.n_nodes, each * more, periods.n) / fits.share_of_processor,
             posterior.fit.seconds.get("total", 0.0) * (more / m) ** 2,
         )
-        late = fits.decisions(fits.deadline - time.perf_counter() < expected)
+        late = fits.decisions(o.quick or fits.deadline - time.perf_counter() < expected)
         if more <= m or not posterior.converged or late:
-            why = f"they miss {percent(posterior.fit.truncated_variance)} of the prior variance; time ends the search"
+            ended = "a quick map tries no more" if o.quick else "time ends the search"
+            why = f"they miss {percent(posterior.fit.truncated_variance)} of the prior variance; {ended}"
             few = n_areas and m >= min(AREA_FEATURES * n_areas, most)  # what is missed lies within areas
-            kept = kept.without_missed_variance(*(() if few else (_too_few(kept, need),)))
+            kept = kept.without_missed_variance(*(() if few else (_too_few(kept, need, o.quick),)))
             break
         larger = _fit_periods(fits, pooled, more, posterior)
         if not larger.posterior.converged:  # time has ended it: the smaller one is known to its end
             why = f"{more:,} of them could not be fitted in time"
-            kept = kept.without_missed_variance(_too_few(kept, need))
+            kept = kept.without_missed_variance(_too_few(kept, need, o.quick))
             break
         m, why = more, f"the lengthscale of single periods, {length_of(posterior)}, asks for about {need:,}"
         kept = larger
@@ -965,15 +975,16 @@ def _about(periods: Periods, o: TimeOptions) -> str:
     return "from the first event to the last; the first and the last may be seen in part only"
 
 
-def _too_few(kept: Candidate, need: int) -> MissedVarianceWarning:
+def _too_few(kept: Candidate, need: int, quick: bool) -> MissedVarianceWarning:
+    limit, name = ("a quick map tries", "quick") if quick else ("the time allows", "max_seconds")
+    more = f"Leave {option('quick')} out" if quick else f"Raise {option('max_seconds')}"
     return MissedVarianceWarning(
         f"The {kept.basis.label} miss {kept.missed} of the prior variance "
         f"({percent(MAX_TRUNCATED_VARIANCE)} is aimed at); "
-        f"about {need:,} would be needed, which is more than the time allows. The maps are smoother than the data ask "
-        "for.",
-        option="max_seconds",
+        f"about {need:,} would be needed, which is more than {limit}. The maps are smoother than the data ask for.",
+        option=name,
         found=kept.posterior.fit.truncated_variance,
-        remedy=f"Raise {option('max_seconds')}, or use longer periods ({option('every')}).",
+        remedy=f"{more}, or use longer periods ({option('every')}).",
     )
 
 
@@ -1123,6 +1134,8 @@ class GridRefinement:
         self, search: ModelSearch, before: Candidate, now: Candidate, why: str, reach: float
     ) -> tuple[Candidate, str, ResolutionWarning | None]:
         """Halve the cells while the points gain by it; return the last fit that did, why, and what is to be said."""
+        if self.options.quick:
+            return now, f"{why}; a quick map tries no finer ones", None
         nouns, n_observed = self.fits.task.noun, now.data.n_observed
         # What all strata together gain, each of them has its part of.
         min_gain = max(LEAD * self.fits.task.n_strata, WORTH_PER_POINT * n_observed)

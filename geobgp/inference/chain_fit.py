@@ -28,7 +28,7 @@ from geobgp.inference.problem import (
     node_chain_engine,
     place_chain_engine,
 )
-from geobgp.inference.relinearise import fit_family, fit_problem
+from geobgp.inference.relinearise import ON_APPROACH, fit_family, fit_problem
 from geobgp.linalg.blas import free_memory
 from geobgp.prior.cache import cache_directory
 from geobgp.prior.harmonic import HarmonicBasis
@@ -416,9 +416,9 @@ class _Run:
         self._note(choice)
         problem = self.problem.with_dynamics(choice.dynamics)
         result, likelihood = done or self._fit(problem, self.hyper, start, integrate=False)
-        if integrate and self.hyper.free[: len(SPATIAL)].any():
-            again = self.hyper.held(result.hyper_mean, self.hyper.names[len(SPATIAL) :])
-            mixed, likelihood = self._fit(problem, again, _place(result, problem), integrate=True)
+        if integrate and not result.ran_out and self.hyper.free[: len(SPATIAL)].any():
+            again, best = self.hyper.held(result.hyper_mean, self.hyper.names[len(SPATIAL) :]), likelihood
+            mixed, likelihood = self._fit(problem, again, _place(result, problem), integrate=True, best=best)
             result = replace(mixed, hyper_cov=result.hyper_cov)
         if self.checkpoint is not None:
             self.checkpoint.done()
@@ -429,8 +429,8 @@ class _Run:
         if self.checkpoint is not None:
             self.checkpoint.facts = asdict(told)
 
-    def _fit(self, problem: Chain, hyper: Hyper, start: Start | None, integrate: bool) -> Found:
-        # Not in rehearsals.
+    def _fit(self, problem: Chain, hyper: Hyper, start: Start | None, integrate: bool, **more: Any) -> Found:
+        # Not in rehearsals with fewer features.
         checkpoint = self.checkpoint
         keep = None if checkpoint is None or integrate or not checkpoint.facts else checkpoint.offer
         return fit_family(
@@ -440,8 +440,7 @@ class _Run:
             start=start,
             stage=self.stage,
             keep=keep,
-            deadline=self.deadline,
-            **self._gain(problem),
+            **{"deadline": self.deadline, **self._gain(problem), **more},
         )
 
     def _gain(self, problem: Chain) -> dict[str, Any]:
@@ -450,13 +449,23 @@ class _Run:
             return {}
         return {"min_gain": _WORTH_LONG}
 
-    def _rehearse(self, problem: PlaceProblem, start: Start | None) -> tuple[Fit, int] | None:
-        """Return a fit with about a quarter of the features, and their number; None if these would be too few."""
+    def _rehearse(self, problem: Chain, start: Start | None) -> tuple[Fit, int] | None:
+        """Return a fit with about a quarter of the features, and their number; None if these would be too few.
+
+        Areas have no features to spare: theirs is a whole fit whose steps must promise more.
+        """
+        if isinstance(problem, AreaProblem):
+            if not self.hyper.free.any():
+                return None
+            deadline = time.perf_counter() + _REHEARSAL * max(self.deadline - time.perf_counter(), 0.0)
+            plain = replace(problem, family=problem.family.limit())
+            how: dict[str, Any] = {"min_gain": ON_APPROACH, "deadline": deadline}
+            return self._fit(plain, self.hyper, start, integrate=False, **how)[0], problem.setting.basis.m
         few = list(problem.chain.warm_start_engines())[-1:]
         if not few:
             return None
         now = time.perf_counter()
-        how: dict[str, Any] = {
+        how = {
             "min_gain": _WORTH_FEW, "stage": self.stage, "deadline": now + _REHEARSAL * max(self.deadline - now, 0.0),
         }  # fmt: skip
         count = problem.setting.n_periods
@@ -485,8 +494,10 @@ class _Run:
         for kind in (kind for kind in kinds if kind not in bounds):
             problem = self.problem.with_dynamics(kind)
             self.stage.tell(f"{kind} dynamics")
+            if isinstance(problem, AreaProblem):  # also where steps must promise more, it is a whole fit
+                self._note(_DynamicsChoice(None, dict(bounds), compared))
             with captured_warnings(lambda warning: None):  # what matters is whether the fit itself converges
-                quick = self._rehearse(problem, start) if isinstance(problem, PlaceProblem) else None
+                quick = self._rehearse(problem, start)
             if quick is not None:
                 result, compared = quick
             elif bounds and time.perf_counter() > self.deadline:

@@ -6,6 +6,7 @@ import dataclasses
 import math
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal
@@ -29,7 +30,7 @@ from geobgp.inference.families import LARGEST_K, SMALLEST_K, Likelihood, sites
 from geobgp.inference.fit import Fit, Start, fit, grid_weights, hyper_grid
 from geobgp.inference.hyper import Hyper, bfgs, negative, newton_step
 from geobgp.inference.problem import Moments, Observed, Pass, Problem, moments_less_centre, row_exposures
-from geobgp.inference.solver import RAN_OUT, Solver
+from geobgp.inference.solver import MAX_ROUNDS, RAN_OUT, Solver
 from geobgp.prior.basis import MAX_TRUNCATED_VARIANCE
 from geobgp.progress import ProgressLike, Stage, as_progress
 from geobgp.text import number, percent
@@ -104,8 +105,11 @@ def _moments(flat: np.ndarray, size: int) -> Moments:
 #: Passes after which rows that still change are reported; change (in posterior sds, and relatively) that ends them; and
 #: so many times it that will do where the bound, in nats, changes no more than that, or passes have come to an end.
 MOST_PASSES, SETTLED, _WILL_DO = 40, 0.01, 10.0
-#: Change of a posterior within a pass that is small enough: passes are mixed, which magnifies it.
-_EXACT = 1e-5
+#: Change of a posterior within a pass that is small enough, as a share of the change of the pass before, and the limits
+#: of it: passes are mixed, which magnifies it, and no pass needs to be much more exact than the rows that it has.
+_OF_LAST, _EXACT, _COARSE = 0.03, 1e-5, 3e-3
+#: Rounds of a pass while rows still change, if by no more than this: its posterior would be another one in the next.
+_ON_THE_WAY, _NEARLY = 2, 1.0
 #: The longest linear predictor of effects by themselves.
 _TOO_MANY = 200.0
 #: Levels that share a node: change of an effect in standard deviations that is small enough; passes with
@@ -153,6 +157,7 @@ def settle(
     keep: Callable[[Start], None] | None = None,
     tolerance: float = SETTLED,
     most: int = MOST_PASSES,
+    deadline: float = math.inf,
     **how: Any,
 ) -> Settled:
     """Go through passes until rows and posterior stay as they are; the dispersion is held.
@@ -171,6 +176,8 @@ def settle(
         Change of a pass, in posterior standard deviations, that is small enough.
     most : int
         Passes.
+    deadline : float
+        On `time.perf_counter`: no pass begins that would end after it.
     **how
         Of the fit of each pass: see `geobgp.inference.fit.fit`.
     """
@@ -185,14 +192,17 @@ def settle(
     elif known is not None:
         start = Start(known.theta, known.covariance, *at.start)
     passes, mixing, bounds, rounds, seconds = 0, Anderson(), list[float](), 0, dict[str, float]()
+    began, change = time.perf_counter(), np.inf
     best: tuple[float, Fit, Pass, Likelihood] | None = None
+    late = False
     while True:
         likelihood = problem.likelihood(at.size, family)
         captured: list[GeobgpWarning] = []
         with captured_warnings(captured.append):
             if problem.renews:
-                how["tolerance"] = _EXACT
-            result = fit(at.engine, likelihood, hyper, start=start, stage=stage, **how)
+                how["tolerance"] = min(max(_OF_LAST * change, _EXACT), _COARSE)
+                how["max_rounds"] = _ON_THE_WAY if tolerance < change < _NEARLY else MAX_ROUNDS
+            result = fit(at.engine, likelihood, hyper, start=start, stage=stage, deadline=deadline, **how)
         passes, rounds = passes + 1, rounds + result.rounds
         seconds = {name: seconds.get(name, 0.0) + spent for name, spent in result.seconds.items()}
         bounds.append(result.elbo)
@@ -200,18 +210,24 @@ def settle(
         if keep is not None:
             keep(Start(result.hyper_mean, result.hyper_cov, *new))
         change = _change(moments, new) if problem.renews else 0.0
-        if best is None or change < best[0]:
+        if best is None or (result.converged, -change) > (best[1].converged, -best[0]):
             best = change, result, at, likelihood
         steady = len(bounds) > 2 and float(np.abs(np.diff(bounds[-3:])).max()) < tolerance
-        if change < tolerance * (_WILL_DO if steady else 1.0) or passes >= most:
+        small = change < tolerance * (_WILL_DO if steady and result.converged else 1.0)
+        if (small and (result.converged or not problem.renews)) or passes >= most:
+            break
+        now = time.perf_counter()
+        if now + (now - began) / passes > deadline:
+            late = True
             break
         moments = new if moments is None else mixing.next(moments, new)
         at = problem.at(result.states[0], moments)
         start = Start(result.hyper_mean, result.hyper_cov, *at.start)
     change, result, at, likelihood = best
-    result = replace(result, rounds=rounds, seconds=seconds)
-    seen = problem.seen(result.states[0], at)
-    return Settled(result, at, likelihood, seen, result.converged and change < _WILL_DO * tolerance, bounds[0])
+    settled = result.converged and change < _WILL_DO * tolerance
+    ran_out = (late or result.ran_out) and not settled
+    result = replace(result, rounds=rounds, seconds=seconds, ran_out=ran_out)
+    return Settled(result, at, likelihood, problem.seen(result.states[0], at), settled, bounds[0])
 
 
 def _change(old: Moments | None, new: Moments) -> float:
@@ -430,6 +446,13 @@ _FLATTEST = 0.3
 _ATTEMPTS = 6
 #: Places that are remembered.
 _KEPT = 4
+#: Shares of the time: of land all alike, to begin with; and of counts without a dispersion, where one is learned.
+_FIRST, _WITHOUT = 0.3, 0.4
+#: Nats that a step must promise where what it leads to is only where another search begins.
+ON_APPROACH = 1.0
+#: The same, where a dispersion is sought from there on, whose gain is told.
+_NEAR_ENOUGH = 0.3
+_NOT_LEARNED = f"{RAN_OUT} before the hyperparameters were learned"
 
 
 @dataclass(frozen=True, eq=False)
@@ -471,7 +494,9 @@ class Profile:
     keep : callable, optional
         Given a place from which such a search could go on, after every pass.
     deadline : float
-        On `time.perf_counter`: after it no step of the hyperparameters begins.
+        On `time.perf_counter`: by then the search ends with the best that it has.
+    min_gain : float
+        Nats that a step must promise; where it is more than `MIN_GAIN` rows settle loosely, to the end.
     """
 
     def __init__(
@@ -481,8 +506,9 @@ class Profile:
         stage: Stage,
         keep: Callable[[Start], None] | None = None,
         deadline: float = math.inf,
+        min_gain: float = MIN_GAIN,
     ) -> None:
-        self._deadline = deadline
+        self._deadline, self._min_gain = deadline, min_gain
         self.problem, self.hyper, self.stage, self._keep = problem, hyper, stage, keep
         self._lower, self._upper = hyper.lower, hyper.upper
         self._sized = False
@@ -499,7 +525,7 @@ class Profile:
         theta, curvature = self._first(start)
         for _ in range(_ATTEMPTS):
             try:
-                result = self._settle(theta, None, start, final=True)
+                result = self._settle(theta, None, start, final=self._exact)
             except DataError as failed:
                 if failed.option != "scaling":
                     raise
@@ -508,6 +534,8 @@ class Profile:
                 if result.settled:
                     return self._climb(self._place(theta, result), curvature)
                 unsettled = unsettled or result
+                if result.fit.ran_out:
+                    break
             if start is not None:  # rows from elsewhere may lead astray
                 start = None
                 theta, curvature = self._first(None)
@@ -520,20 +548,26 @@ class Profile:
         if unsettled is None:
             assert error is not None
             raise error
+        if unsettled.fit.ran_out:
+            unsettled = replace(unsettled, fit=replace(unsettled.fit, converged=False, message=_NOT_LEARNED))
         return Best(unsettled, self.problem.family.limit())
+
+    @property
+    def _exact(self) -> bool:
+        return self._min_gain <= MIN_GAIN
 
     def with_size(self, plain: Best, log_k: float) -> Best:
         """Return where the bound is highest with a dispersion that is learned, from the best without and a size."""
-        out = Profile(self.problem, self.hyper, self.stage, self._keep, self._deadline)
+        out = Profile(self.problem, self.hyper, self.stage, self._keep, self._deadline, self._min_gain)
         out._sized = True
         out._lower = np.append(self._lower, math.log(SMALLEST_K))
         out._upper = np.append(self._upper, math.log(LARGEST_K))
         x = np.append(plain.found.fit.hyper_mean, log_k)
-        covariance = plain.found.fit.hyper_cov
-        curvature = -np.eye(len(x))
-        free = np.flatnonzero(self.hyper.free)
-        if len(free):
-            curvature[np.ix_(free, free)] = -np.linalg.inv(covariance[np.ix_(free, free)])
+        curvature, size = -np.eye(len(x)), len(plain.found.fit.hyper_mean)
+        known = Start(plain.found.fit.hyper_mean, plain.found.fit.hyper_cov, *plain.found.seen)
+        inner = known.curvature(self.hyper.free)
+        if inner is not None:
+            curvature[:size, :size] = inner
         found = out._settle(x, plain.found)
         if not found.settled:
             return Best(found, out._family(x))
@@ -560,7 +594,7 @@ class Profile:
         captured: list[GeobgpWarning] = []
         with captured_warnings(captured.append):
             likelihood = self.problem.likelihood(at.size, self.problem.family.limit())
-            first = fit(at.engine, likelihood, hyper, stage=self.stage)
+            first = fit(at.engine, likelihood, hyper, stage=self.stage, deadline=self.share_of_time(_FIRST))
         covariance = first.hyper_cov
         known = Start(first.hyper_mean, covariance, *at.start).curvature(hyper.free)
         return first.hyper_mean if start is None else theta, known
@@ -572,7 +606,8 @@ class Profile:
         held = dataclasses.replace(self.hyper, start=theta, lower=theta, upper=theta)
         result = settle(
             self.problem, held, self._family(x), before=before, known=known, stage=self.stage, keep=self._offer,
-            tolerance=SETTLED if final else LOOSE_TOLERANCE, most=MOST_PASSES if final else _LOOSE_PASSES,
+            tolerance=SETTLED if final else LOOSE_TOLERANCE,
+            deadline=self._deadline,
         )  # fmt: skip
         self._rounds += result.fit.rounds
         self._settlings += 1
@@ -601,6 +636,8 @@ class Profile:
             if failed.option != "scaling":
                 raise
             result = None
+        if result is not None and not result.settled and result.fit.ran_out:
+            return None
         if result is None or not result.settled:
             self._too_wide = min(self._too_wide, float(np.exp(x[1])))
             return None
@@ -618,6 +655,8 @@ class Profile:
             if self._late():
                 break
             pull, curvature = self._pull(place, curvature)
+            if self._late():
+                break
             slope = self._slope(place) + pull
             predicted_gain = self._promise(place.x, slope, curvature)
             said = ", ".join(number(v) for v in np.exp(place.x))
@@ -627,8 +666,8 @@ class Profile:
             self._know(curvature)
             # Where a fresh pull promises nothing, or steps by it gain nothing, there is nothing more to gain;
             # unless rows do not settle where it leads.
-            little = reached.score < place.score + MIN_GAIN
-            ended = predicted_gain < MIN_GAIN or (little and (reached is not place or math.isinf(self._too_wide)))
+            little = reached.score < place.score + self._min_gain
+            ended = predicted_gain < self._min_gain or (little and (reached is not place or math.isinf(self._too_wide)))
             place = reached
             if ended or little:
                 break
@@ -640,13 +679,15 @@ class Profile:
         """Return where quasi-Newton steps lead while the pull of the rows is held, and the curvature there."""
         for _ in range(_TRIES):
             free = self._movable(place.x, slope)
-            if self._promise(place.x, slope, curvature) < MIN_GAIN or self._late():
+            if self._promise(place.x, slope, curvature) < self._min_gain or self._late():
                 break
             step = np.zeros_like(place.x)
             step[free] = newton_step(slope[free], curvature[np.ix_(free, free)])
             for share in _SHARES:
                 x = np.clip(place.x + share * step, self._lower, self._upper)
                 trial = self._at(x, place)
+                if trial is None and self._late():
+                    break
                 if trial is None:
                     continue
                 new = self._slope(trial) + pull
@@ -662,9 +703,14 @@ class Profile:
         return place, curvature
 
     def _late(self) -> bool:
-        """Tell whether time is up for as much as the last place took: two passes or three, and the final ones."""
+        """Tell whether time is up for another place, and for the final passes."""
         spent = self._seconds.get("total", 0.0) / max(self._settlings, 1)
         return time.perf_counter() + 2.0 * spent > self._deadline
+
+    def share_of_time(self, share: float) -> float:
+        """Return when so much of the time that is left will have gone by."""
+        now = time.perf_counter()
+        return now + share * max(self._deadline - now, 0.0)
 
     def _know(self, curvature: np.ndarray) -> None:
         """Keep the covariance of θ that a curvature of the bound tells of."""
@@ -678,16 +724,19 @@ class Profile:
             self._covariance[np.ix_(free, free)] = inner
 
     def _best(self, place: _Place, curvature: np.ndarray, ended: bool) -> Best:
-        result = self._settle(place.x, place.settled, final=True)
+        late = not ended and self._late()
+        result = place.settled
+        if self._exact and time.perf_counter() < self._deadline:
+            result = self._settle(place.x, place.settled, final=True)
         self._know(curvature)
-        held_at = None if ended or not math.isfinite(self._too_wide) else float(np.exp(place.x[1]))
+        held_at = None if ended or late or not math.isfinite(self._too_wide) else float(np.exp(place.x[1]))
         fitted, message = result.fit, result.fit.message
         converged = fitted.converged and (ended or held_at is not None)
         ran_out = fitted.ran_out
         if fitted.converged and not converged:
-            message, ran_out = f"the hyperparameters still rise after {_PULLS} searches", self._late()
+            message, ran_out = f"the hyperparameters still rise after {_PULLS} searches", late
             if ran_out:
-                message = f"{RAN_OUT} before the hyperparameters were learned"
+                message = _NOT_LEARNED
         fitted = dataclasses.replace(
             fitted, hyper_cov=self._covariance, converged=converged, message=message, ran_out=ran_out,
             rounds=self._rounds, seconds=self._seconds,
@@ -714,6 +763,8 @@ class Profile:
         for i in np.flatnonzero(free):
             size = float(np.clip(sds[min(i, len(sds) - 1)], *_STEPS))
             for step in (size, -size):
+                if self._late():
+                    break
                 x = place.x.copy()
                 x[i] += step
                 if self._lower[i] <= x[i] <= self._upper[i]:
@@ -764,6 +815,7 @@ def fit_family(
     deadline: float = math.inf,
     measure: bool = False,
     client: Any = None,
+    best: Likelihood | None = None,
     **how: Any,
 ) -> tuple[Fit, Likelihood]:
     """Fit a problem with the dispersion of its family; return the fit, and the family.
@@ -780,7 +832,10 @@ def fit_family(
     keep : callable, optional
         Given a place from which such a fit could go on, after every pass.
     deadline : float
-        On `time.perf_counter`: the hyperparameters of areas are not sought after it. Passes go on until they settle.
+        On `time.perf_counter`: what is found by then is taken.
+    best : Likelihood, optional
+        The family with its dispersion, where these and θ of `start` are the best that there are: only the mixture over
+        hyperparameters is made.
     measure, client, **how
         As for `geobgp.inference.fit.fit`, of a fit without rows that are renewed.
     """
@@ -794,34 +849,44 @@ def fit_family(
         )  # fmt: skip
         return found, family
     if problem.renews:
-        best, gain = _of_areas(problem, hyper, learns, start, stage, keep, deadline)
+        if best is not None:
+            assert start is not None, "where the best is"
+            held = hyper.held(start.theta, hyper.names)
+            mode, gain = Best(settle(problem, held, best, known=start, stage=stage, deadline=deadline), best), None
+        else:
+            min_gain = how.get("min_gain", MIN_GAIN)
+            mode, gain = _of_areas(problem, hyper, learns, start, stage, keep, deadline, min_gain)
     else:
         plain = settle(problem, hyper, family.limit(), known=start, stage=stage, keep=keep, deadline=deadline)
-        best = _learn_dispersion(problem, hyper, plain, stage, keep)
-        gain = best.found.fit.elbo - plain.fit.elbo
-    if best.family.dispersion is not None and learns:
-        family = family.without_data(best.family.facts() | {"gain": gain})
+        mode = _learn_dispersion(problem, hyper, plain, stage, keep, deadline)
+        gain = mode.found.fit.elbo - plain.fit.elbo
+    if mode.family.dispersion is not None and learns:
+        family = mode.family if gain is None else family.without_data(mode.family.facts() | {"gain": gain})
     else:
         family = family.limit()
-    settled, result = best.found, best.found.fit
+    settled, result = mode.found, mode.found.fit
     if integrate and hyper.free.any():
         if problem.renews:
-            result = _renewed_mixture(problem, hyper, best, stage)
+            covariance = result.hyper_cov if best is None or start is None else start.covariance
+            result = _renewed_mixture(problem, hyper, mode, covariance, stage, deadline)
         else:
             again = Start(result.hyper_mean, result.hyper_cov, *settled.seen)
             result = fit(
                 settled.last.engine, settled.likelihood, hyper, integrate=True, start=again, stage=stage, client=client
             )
     if not settled.settled:
-        message = result.message if not result.converged else f"areas still change after {MOST_PASSES} passes"
+        message = f"areas still change after {MOST_PASSES} passes"
+        if result.ran_out:
+            message = f"{RAN_OUT} while areas still changed"
+        message = message if result.converged else result.message
         result = dataclasses.replace(result, converged=False, message=message)
         warn(ConvergenceWarning(f"The fit did not converge: {message}.", remedy=problem.remedy))
-    elif best.held_at is not None:
+    elif mode.held_at is not None:
         warn(
             ConvergenceWarning(
-                f"The standard deviation of the log-intensity was held at {number(best.held_at, 3)}: with more, "
+                f"The standard deviation of the log-intensity was held at {number(mode.held_at, 3)}: with more, "
                 "what is expected of the areas does not settle. Rates of areas differ more than a map can follow.",
-                found=best.held_at,
+                found=mode.held_at,
                 remedy=f"Look for areas with many events on little land, or give {option('exposure')}.",
             )
         )
@@ -829,25 +894,46 @@ def fit_family(
 
 
 def _of_areas(
-    problem: Problem, hyper: Hyper, learns: bool, start: Start | None, stage: Stage, keep: Keep, deadline: float
+    problem: Problem,
+    hyper: Hyper,
+    learns: bool,
+    start: Start | None,
+    stage: Stage,
+    keep: Keep,
+    deadline: float,
+    min_gain: float,
 ) -> tuple[Best, float]:
     """Return the best fit of rows that are renewed, and what a dispersion gains."""
-    profile = Profile(problem, hyper, stage, keep, deadline)
-    plain = profile.search(start)
-    if not learns or not plain.found.settled:
+    profile = Profile(problem, hyper, stage, keep, deadline, min_gain)
+    if not learns:
+        return profile.search(start), 0.0
+    approach = Profile(problem, hyper, stage, keep, profile.share_of_time(_WITHOUT), max(min_gain, _NEAR_ENOUGH))
+    plain = approach.search(start)
+    if not (plain.found.settled or plain.found.fit.ran_out):
         return plain, 0.0
     best = profile.with_size(plain, _likely_size(problem, plain.found))
     return best, best.found.fit.elbo - plain.found.fit.elbo
 
 
-def _renewed_mixture(problem: Problem, hyper: Hyper, best: Best, stage: Stage) -> Fit:
-    """Return a mixture over hyperparameters in which every posterior has rows of its own."""
+def _renewed_mixture(
+    problem: Problem, hyper: Hyper, best: Best, covariance: np.ndarray, stage: Stage, deadline: float
+) -> Fit:
+    """Return a mixture over hyperparameters in which every posterior has rows of its own; the best where time is up."""
     mode = best.found.fit
-    grid = hyper_grid(mode.hyper_mean, mode.hyper_cov, hyper)
-    found = [best.found]
-    for at in grid[1:]:
+    grid = hyper_grid(mode.hyper_mean, covariance, hyper)
+    found, began = [best.found], time.perf_counter()
+    for number_, at in enumerate(grid[1:], start=1):
         held = dataclasses.replace(hyper, start=at.theta, lower=at.theta, upper=at.theta)
-        found.append(settle(problem, held, best.family, before=best.found, stage=stage))
+        found.append(settle(problem, held, best.family, before=best.found, stage=stage, deadline=deadline))
+        now = time.perf_counter()
+        if number_ + 1 < len(grid) and now + (now - began) / number_ > deadline:
+            message = f"{RAN_OUT} before the hyperparameters were integrated"
+            warn(
+                ConvergenceWarning(
+                    f"The best hyperparameters are taken: {message}.", remedy=f"Raise {option('max_seconds')}."
+                )
+            )
+            return mode
     scores = [one.fit.elbo + hyper.log_prior(at.theta)[0] for at, one in zip(grid, found, strict=True)]
     weights = grid_weights(grid, scores)
     states: list[Any] = [one.fit.states[0] for one in found]
@@ -866,7 +952,9 @@ def _likely_size(problem: Problem, plain: Settled) -> float:
     return float(minimize_scalar(loss, bounds=bounds, method="bounded").x)
 
 
-def _learn_dispersion(problem: Problem, hyper: Hyper, plain: Settled, stage: Stage, keep: Keep) -> Best:
+def _learn_dispersion(
+    problem: Problem, hyper: Hyper, plain: Settled, stage: Stage, keep: Keep, deadline: float
+) -> Best:
     """Return the fit with the dispersion at which the bound is highest."""
     settled: dict[float, Settled] = {}
     latest = plain
@@ -877,15 +965,24 @@ def _learn_dispersion(problem: Problem, hyper: Hyper, plain: Settled, stage: Sta
     @cache  # the ends of the bracket are asked for again
     def slope(log_k: float) -> float:
         nonlocal latest
-        latest = settled[log_k] = settle(problem, hyper, family(log_k), before=latest, stage=stage, keep=keep)
+        if settled and time.perf_counter() > deadline:
+            raise _LateError
+        latest = settled[log_k] = settle(
+            problem, hyper, family(log_k), before=latest, stage=stage, keep=keep, deadline=deadline
+        )
         return latest.likelihood.by_log_dispersion(*latest.seen)
 
     low, high = math.log(SMALLEST_K), math.log(LARGEST_K)
-    there = _bracket(slope, _likely_size(problem, plain), low, high)
-    if there is not None:
-        brentq(slope, *there, xtol=_NEAR, rtol=1e-3, maxiter=12, disp=False)
+    with suppress(_LateError):
+        there = _bracket(slope, _likely_size(problem, plain), low, high)
+        if there is not None:
+            brentq(slope, *there, xtol=_NEAR, rtol=1e-3, maxiter=12, disp=False)
     log_k = max(settled, key=lambda at: settled[at].fit.elbo)
     return Best(settled[log_k], family(log_k))
+
+
+class _LateError(Exception):
+    """Time is up."""
 
 
 def _bracket(slope: Callable[[float], float], here: float, low: float, high: float) -> tuple[float, float] | None:

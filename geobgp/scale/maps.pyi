@@ -77,6 +77,7 @@ def map_strata(
     hyper: Literal["map", "integrate"] = "map",
     max_features: int = 1024,
     max_seconds: float = 60.0,
+    quick: bool = False,
     cache: bool = True,
     client: Any = None,
     units: str | None = None,
@@ -207,6 +208,9 @@ def map_strata(
         No finer cells or larger models are begun that would end after this time. Where it ends the search,
         `posterior.summary()` says what would have come next. A fit of all periods ends by then, with the best that
         it has found and a warning.
+    quick : bool
+        For a first look: one fit on coarse cells and one on the usual ones, at full resolution where it can be. Neither
+        finer cells, open water nor other models are tried.
     cache : bool
         Keep computed features on disk for the next time.
     client : distributed.Client or str, optional

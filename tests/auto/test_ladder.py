@@ -212,3 +212,16 @@ def test_finer_cells_that_gain_less_than_they_must_are_not_kept(no_more_than, mo
     nodes = sorted(gained)
     assert len(nodes) == 3 and posterior.domain.n_nodes == nodes[1]
     assert "gain only 0.69 nats, and must gain 4.4" in posterior.choices["cell size"]
+
+
+def test_a_quick_map_is_one_coarse_fit_and_one_usual():
+    """Points so clustered that the search would go on; nothing is said to have been short of time."""
+    mapped = run(clumps(), quick=True, permeability="auto")
+    tried = mapped.posterior.tried
+    assert [one.prior for one in tried] == ["full resolution"] * 2
+    assert tried[0].cell_size > tried[1].cell_size == mapped.domain.cell_size
+    assert [one.water for one in tried] == ["closed"] * 2
+    assert "a quick map" in mapped.choices["cell size"].why and "a quick map" in mapped.choices["water"].why
+    given = run(clumps(), quick=True, permeability=0.3, cell_size=0.2)
+    assert [one.water for one in given.posterior.tried] == ["permeability 0.3"] * 2
+    assert given.domain.cell_size == 0.2
