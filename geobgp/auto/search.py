@@ -539,8 +539,8 @@ class ModelSearch:
     def _find_usual_water(self, data: GriddedData) -> None:
         """Find what water is where nothing else is known: closed, or open where none lies between the places.
 
-        There the field goes on beyond the land: a shore would have it level off, which makes it too sure of itself along
-        the edge.
+        There the field goes on beyond the land: a shore would have it level off, which makes it too sure of itself
+        along the edge.
         """
         if self.has_full and isinstance(self.options.m, str) and self.fits.task.is_open(data):
             self.usual_water = 1.0
