@@ -7,6 +7,7 @@ import glob
 import importlib.util
 import json
 import lzma
+import mmap
 import os
 import platform
 import re
@@ -166,6 +167,30 @@ _INDIRECT = re.compile(
 )
 #: Bytes by which GDAL recognises them.
 _HEAD = 1 << 15
+#: How files with these endings begin: what begins otherwise would be opened as something else.
+_BEGINS = {
+    ".gpkg": (b"SQLite format 3",), ".shp": (b"\0\0\x27\x0a",), ".fgb": (b"fgb",),
+    ".tif": (b"II", b"MM"), ".tiff": (b"II", b"MM"),
+}  # fmt: skip
+#: Raster drivers that read nothing but their file (and what is called alike beside it); others only by their ending.
+_PLAIN_DRIVERS = frozenset({
+    "AAIGrid", "AIG", "BIL", "BMP", "BT", "COG", "EHdr", "ENVI", "GIF", "GPKG", "GRIB", "GS7BG", "GSAG", "GSBG", "GTX",
+    "GTiff", "HDF5", "HDF5Image", "HFA", "JP2OpenJPEG", "JPEG", "KEA", "MBTiles", "NITF", "NWT_GRD", "PCRaster", "PNG",
+    "RRASTER", "RST", "SAGA", "SNAP_TIFF", "SRTMHGT", "USGSDEM", "WEBP", "XYZ", "ZMap", "netCDF",
+})  # fmt: skip
+
+
+def _letters(word: str) -> bytes:
+    """Return the pattern of a word in JSON, whose letters may be written as their codes."""
+    return b"".join(rb"(?:%c|\\u00%02x)" % (ord(c), ord(c)) for c in word)
+
+
+#: A coordinate reference system that GeoJSON says is elsewhere, as its first version allowed.
+_CRS_ELSEWHERE = re.compile(
+    rb'"' + _letters("crs") + rb'"\s*:\s*\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*?"' + _letters("type")
+    + rb'"\s*:\s*"(?:' + _letters("link") + rb"|" + _letters("url") + rb')"',
+    re.I,
+)  # fmt: skip
 
 
 def check_direct(path: str, what: str) -> None:
@@ -189,6 +214,47 @@ def check_direct(path: str, what: str) -> None:
                 found=path,
                 remedy="If you trust it, give it a name that ends in .vrt, or name the files that it refers to.",
             )
+        ending = Path(path).suffix.lower()
+        if heads[0] and not heads[0].startswith(_BEGINS.get(ending, b"")):
+            raise GeometryError(
+                f"{what}: {path} cannot be read as a {'vector file' if kind_of(path) == 'vector' else 'raster'}: it is "
+                f"called {ending}, and does not begin as such a file does.",
+                option=what,
+                found=path,
+                remedy="Give it the name that fits what it holds.",
+            )
+        if ending in (".json", ".geojson", ".geojsonl") and _refers(path):
+            raise GeometryError(
+                f"{what}: {path} says that its coordinate reference system is to be found elsewhere (a link).",
+                option=what,
+                found=path,
+                remedy='Take "crs" out of it, if it is in longitude and latitude, or name it: {"type": "name", ...}.',
+            )
+
+
+def _refers(path: str) -> bool:
+    """Tell whether a GeoJSON file names a link as its coordinate reference system, which would be fetched."""
+    with Path(path).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as text:
+        return _CRS_ELSEWHERE.search(text) is not None
+
+
+def open_raster_file(path: str, what: str = "raster") -> Any:
+    """Open a raster; one whose driver neither fits its name nor reads the file alone is refused, see `check_direct`."""
+    import rasterio
+
+    check_direct(path, what)
+    opened = rasterio.open(path)
+    ending = Path(path).suffix.lower().lstrip(".")
+    fits = {"zarr": "Zarr"} | rasterio.drivers.raster_driver_extensions()
+    if opened.driver in {fits.get(ending), *_PLAIN_DRIVERS} or is_virtual(path) or ending == "vrt":
+        return opened
+    opened.close()
+    raise GeometryError(
+        f"{what}: {path} would be read as {opened.driver}, which may read other files or servers.",
+        option=what,
+        found=opened.driver,
+        remedy="Convert it to a GeoTIFF; or give it the ending of its own format, if you trust it.",
+    )
 
 
 def _head(path: str) -> bytes:
@@ -283,6 +349,7 @@ def frame_of(value: Any) -> Any:
     DataError
         If two columns have one name.
     """
+    value = unmasked(value)
     if not _OURS.isdisjoint(kind.__module__.split(".")[0] for kind in type(value).__mro__[:-1]):
         return _each_name_once(value)
     shapes = getattr(value, "__geo_interface__", None)
@@ -309,6 +376,23 @@ def frame_of(value: Any) -> Any:
         features = shapes if shapes["type"] == "FeatureCollection" else [shapes]
         return gpd.GeoDataFrame.from_features(features, crs=known_crs(getattr(value, "crs", None)))
     return shapely.geometry.shape(shapes)
+
+
+def unmasked(value: Any) -> Any:
+    """Return a masked array as one with nothing where it is masked: NaN, NaT or None; anything else as it is.
+
+    Examples
+    --------
+    >>> import numpy
+    >>> unmasked(numpy.ma.array([1, 2], mask=[True, False])).tolist(), unmasked([1, 2])
+    ([nan, 2.0], [1, 2])
+    """
+    if "MaskedArray" not in {kind.__name__ for kind in type(value).__mro__}:
+        return value
+    kind = value.dtype.kind
+    if kind in "mM":
+        return value.filled("NaT")
+    return value.astype(float).filled(float("nan")) if kind in "biuf" else value.astype(object).filled(None)
 
 
 def _each_name_once(value: Any) -> Any:

@@ -39,6 +39,7 @@ from geobgp.validation import (
     COVARIATES,
     FLAG,
     KERNEL,
+    LEAST,
     NAME,
     PROGRESS,
     TEXT,
@@ -47,7 +48,9 @@ from geobgp.validation import (
     as_floats,
     choice,
     either,
+    in_rows_of,
     real,
+    refuse_huge,
     validated,
 )
 
@@ -739,13 +742,21 @@ class LGCP:
         return areas._exposing(self.basis.domain, self.inputs.given, self.effort, self.inputs.given_effort)
 
     def _at_nodes(self, counts: Counts | np.ndarray) -> np.ndarray:
-        n, values = self.basis.domain.n_nodes, as_floats("counts", counts)
+        n = self.basis.domain.n_nodes
+        values = as_floats("counts", in_rows_of("counts", counts, n))
         if values.shape != (n,):
             raise DataError(
                 f"The domain has {n:,} nodes, so counts have the shape ({n},); found {values.shape}.",
                 option="counts",
                 found=values.shape,
                 remedy="Count points with bin_points(points, domain).",
+            )
+        refuse_huge("counts", values, "The counts")
+        if 0.0 < values.sum() < LEAST:
+            raise DataError(
+                f"The counts add up to {values.sum():.1e}: too small to compute with.",
+                option="counts",
+                remedy="Give weights in a smaller unit.",
             )
         return values
 
@@ -1015,6 +1026,10 @@ class BoundaryGP:
             A fit on other cells, to begin from; one with another kernel is left.
         """
         design = None
+        values, trials, covariates = (
+            in_rows_of(name, one, coords)
+            for name, one in (("values", values), ("trials", trials), ("covariates", covariates))
+        )
         xy, y = place_coordinates(coords, self.basis.domain.crs), as_floats("values", values).ravel()
         if covariates is not None and self.effects.names:
             design = self.effects.standardise(covariates, len(y))[:, int(self.mean == "zero") :]

@@ -34,6 +34,7 @@ from geobgp.land.regions import overlay
 from geobgp.privacy import (
     Protection,
     hide_blocks,
+    hide_effects,
     hide_forecasts,
     hide_rows,
     is_published,
@@ -74,6 +75,7 @@ from geobgp.validation import (
     a,
     choice,
     either,
+    in_rows_of,
     real,
     validated,
     whole,
@@ -588,7 +590,9 @@ class Posterior:
         The intercept is the linear predictor (without f) where every covariate is zero. Over periods those of the
         yearly cycle are among them.
         """
-        return coefficient_table(self.fit.states, self.design, self.link.ratio, self.interval)
+        table = coefficient_table(self.fit.states, self.design, self.link.ratio, self.interval)
+        levels = {term.name for term in self.design.terms if term.level is not None or term.part is not None}
+        return hide_effects(table, self, table["name"].isin(levels).to_numpy(bool))
 
     def summary(self) -> Summary:
         """Return what the fit used and found; prints as text."""
@@ -733,6 +737,7 @@ class Posterior:
     def _at(
         self, coords: Any, covariates: Mapping[str, Any] | pd.DataFrame | None, *, by_node: bool = False
     ) -> NormalMixture:
+        covariates = in_rows_of("covariates", covariates, coords)
         coords = place_coordinates(coords, self.domain.crs, self.domain.grid.bounds)
         fixed = None
         if covariates is not None and self.design.names:
@@ -1872,7 +1877,8 @@ class Posterior:
         """
         from geobgp.checks.effects import effect_table
 
-        return effect_table(self, evidence, per)  # type: ignore[arg-type]  # as the rule returns it
+        table = effect_table(self, evidence, per)  # type: ignore[arg-type]  # as the rule returns it
+        return hide_effects(table, self, table["effect"].str.startswith(("level", "group")).to_numpy(bool))
 
     @validated(name=NAME)
     def effect_curve(self, name: str) -> pd.DataFrame:

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
-from scipy.special import ndtr
+from scipy import sparse
+from scipy.special import ndtr, ndtri
 
 from geobgp.errors import DataError, option
 from geobgp.inference.mixture import NormalMixture
@@ -314,7 +315,9 @@ def hide_regions(
     hidden = (np.nan_to_num(resting, nan=np.inf) < rule.min_count) | rule.few(events)
     if posterior.exposure_kind == "risk" and posterior.persons is not None:
         hidden |= rule.few(_by_row(posterior.persons.controls_at(*_nodes_and_periods(posterior)), shares, n))
-    hidden = complemented(hidden, events, [np.arange(n)] if lines is None else lines, rule.min_count)
+    if posterior.areas is not None:
+        hidden |= rule.few(_at_most(posterior, shares, n))
+    hidden = _hidden_for_others(posterior, shares, hidden, events, [np.arange(n)] if lines is None else lines)
     why = np.where(hidden, f"fewer than {rule.min_count} events, or a total would give those away", "")
     if rule.min_people:
         people = frame["exposure"].to_numpy(float)
@@ -328,6 +331,50 @@ def hide_regions(
         frame[name] = np.where(hidden, np.nan, rule.told(values) if name == "observed" else values)
     frame["hidden"], frame["why"] = hidden, why
     return frame
+
+
+def _at_most(posterior: Posterior, shares: Any, n: int) -> np.ndarray:
+    """Return how many events there are at most in regions: those of all areas that they have land of."""
+    areas, land = posterior.areas, posterior.domain.node_areas
+    assert areas is not None
+    high = np.where(areas.hidden, 0.0 if areas.suppressed is None else float(areas.suppressed[1]), areas.guessed)
+    shared = shares @ sparse.diags_array(land) @ areas.shares.T
+    touched = sparse.csr_array(shared > _NONE * land.min())
+    located = np.zeros(n) if areas.located is None else _by_row(areas.located, shares, n)
+    return _by_row(np.atleast_2d(high), touched, n) + located
+
+
+def _hidden_for_others(
+    posterior: Posterior, shares: Any, hidden: np.ndarray, events: np.ndarray, lines: Sequence[np.ndarray]
+) -> np.ndarray:
+    """Hide regions whose numbers would tell small ones: of other regions, or of what these leave out of the land.
+
+    The number of all events is known; so is that of a region but for one that lies within it, where both are shown.
+    """
+    rule, n = posterior.protection, len(events)
+    if not rule.min_count:
+        return hidden
+    r, out = shares.shape[0], hidden.copy()
+    known: Any = posterior.observed if posterior.areas is None else posterior.areas.guessed
+    if posterior.persons is not None:
+        known = posterior.persons.cases_at(*_nodes_and_periods(posterior))
+    land = posterior.domain.node_areas
+    size = shares @ land
+    common = sparse.coo_array(shares @ sparse.diags_array(land) @ shares.T)
+    within = (common.row != common.col) & (common.data > (1.0 - _NONE) * size[common.row])
+    for first in range(0, n, r):
+        rest = events[first + common.col[within]] - events[first + common.row[within]]
+        out[first + common.row[within][rule.few(rest)]] = True
+    if known is None:
+        return complemented(out, events, lines, rule.min_count)
+    totals = np.resize(np.nansum(np.atleast_2d(known), axis=1), n // r)
+    out |= rule.few(np.repeat(totals, r) - events)
+    apart = common.data[common.row < common.col].sum() <= _NONE * land.sum()
+    left = totals - np.nansum(events.reshape(-1, r), axis=1)
+    some = np.flatnonzero(rule.few(left) & np.isfinite(events.reshape(-1, r)).all(axis=1) & apart)
+    lines = [*lines, *(np.r_[np.arange(t * r, t * r + r), n + k] for k, t in enumerate(some))]
+    all_of_them = np.r_[out, np.ones(len(some), bool)], np.r_[events, left[some]]
+    return complemented(*all_of_them, lines, rule.min_count)[:n]
 
 
 def _in_steps(frame: gpd.GeoDataFrame, posterior: Posterior, columns: Sequence[str], resting: np.ndarray) -> None:
@@ -406,6 +453,30 @@ def hide_rows(frame: Any, posterior: Posterior, columns: Sequence[str]) -> Any:
         values = frame[name].to_numpy(float)
         frame[name] = np.where(hidden, np.nan, rule.told(values) if name == "observed" else values)
     return frame
+
+
+def hide_effects(frame: pd.DataFrame, posterior: Posterior, of_levels: np.ndarray) -> pd.DataFrame:
+    """Hide the effects of levels and groups that rest on fewer events than may be told.
+
+    The standard error of a level's log rate is 1 / √n of its n events: with its interval their number would be told.
+
+    Parameters
+    ----------
+    frame : DataFrame
+        With a column of ratios and those of their quantiles.
+    posterior : Posterior
+    of_levels : (n,) bool array
+        Which rows are of levels or groups.
+    """
+    rule = posterior.protection
+    ends = sorted((name for name in frame if "_ratio_q" in str(name)), key=lambda name: float(name.rpartition("q")[2]))
+    if not rule.min_count or len(ends) < 2:
+        return frame
+    low, high = (np.log(frame[name].to_numpy(float)) for name in (ends[0], ends[-1]))
+    error = (high - low) / (2.0 * ndtri(0.5 + 0.5 * posterior.interval))
+    few = of_levels & (error**2 * rule.min_count > 1.0)
+    numbers = [n for n in frame.columns if frame[n].dtype.kind == "f" and not str(n).startswith("tau")]
+    return frame.assign(**{name: np.where(few, np.nan, frame[name].to_numpy(float)) for name in numbers})
 
 
 def hide_blocks(checked: CrossValidation) -> CrossValidation:

@@ -23,6 +23,7 @@ from geobgp.files import (
     matching,
     ogr_name,
     open_packed,
+    open_raster_file,
     pick_layer,
     split_layer,
 )
@@ -230,9 +231,7 @@ def _features(path: str) -> int | None:
 
             layer = pick_layer(name, layer, "input")
             return int(pyogrio.read_info(ogr_name(name), layer=layer, force_feature_count=True)["features"])
-        import rasterio
-
-        with rasterio.open(name) as raster:
+        with open_raster_file(name, "input") as raster:
             return int(raster.width * raster.height)
     except Exception:  # what is wrong with it is told by its reader
         return None

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 from geobgp.errors import DataError, GeobgpError, option
-from geobgp.files import frame_of, is_possible
+from geobgp.files import frame_of, is_possible, unmasked
 
 # -- Validators: what an argument may be, checked at every public door in one way and told in one kind of message --
 # A `Rule` says in words what a value must be, and returns it as it is used inside. `validated` puts rules before a
@@ -327,14 +327,17 @@ PATH = Rule("the path of a file or folder", _path)
 
 
 def as_floats(name: str, value: Any, shape: tuple[int, ...] | None = None) -> Any:
-    """Return an argument as an array of floats (of a shape, if given); words, objects and ragged lists are none."""
+    """Return an argument as an array of floats (of a shape, if given); words, objects and ragged lists are none.
+
+    What is masked, or missing, is NaN.
+    """
     import numpy as np
 
     try:
         if value is None or isinstance(value, bool):
             raise TypeError
-        array = np.asarray(value)
-        if array.dtype.kind in "USM" or (array.dtype.kind == "O" and any(isinstance(v, str) for v in array.flat)):
+        array = np.asarray(_plain_numbers(value))
+        if array.dtype.kind in "USMmc" or (array.dtype.kind == "O" and any(isinstance(v, str) for v in array.flat)):
             raise TypeError
         array = np.asarray(array, float)
     except (TypeError, ValueError):
@@ -344,6 +347,89 @@ def as_floats(name: str, value: Any, shape: tuple[int, ...] | None = None) -> An
             f"{option(name)} must have the shape {shape}; found {array.shape}.", option=name, found=array.shape
         )
     return array
+
+
+def _plain_numbers(value: Any) -> Any:
+    """Return masked arrays, lists of them, and pandas' own kinds of numbers as NumPy has them."""
+    if isinstance(value, (list, tuple)):
+        return [unmasked(one) for one in value]
+    if type(getattr(value, "dtype", None)).__module__.startswith("pandas") and hasattr(value, "to_numpy"):
+        kind = getattr(value.dtype, "kind", "O")
+        return value.to_numpy(float, na_value=float("nan")) if kind in "iufb" else value.to_numpy()
+    return unmasked(value)
+
+
+def in_rows_of(name: str, value: Any, rows: Any) -> Any:
+    """Return a Series or table whose labels are those of other rows in their order; anything else as it is.
+
+    Parameters
+    ----------
+    name : str
+        Of the argument.
+    value
+        Or a mapping of names to values.
+    rows : int, or a Series or table
+        What has a value each: so many nodes, which are labelled from 0 on; or a table. Rows without labels decide
+        nothing.
+
+    Examples
+    --------
+    >>> import pandas as pd
+    >>> in_rows_of("effort", pd.Series([0.2, 0.7], index=[1, 0]), 2).tolist()
+    [0.7, 0.2]
+    """
+    import pandas as pd
+
+    if isinstance(value, Mapping):
+        return {key: in_rows_of(name, one, rows) for key, one in value.items()}
+    labels = pd.RangeIndex(rows) if isinstance(rows, Integral) else getattr(rows, "index", None)
+    if not isinstance(value, (pd.Series, pd.DataFrame)) or not isinstance(labels, pd.Index):
+        return value
+    own = value.index
+    if len(own) != len(labels) or own.equals(labels):
+        return value
+    if own.is_unique and labels.is_unique and own.isin(labels).all():
+        return value.loc[labels]
+    what = f"the nodes, 0 to {len(labels) - 1:,}" if isinstance(rows, Integral) else "the rows that it belongs to"
+    raise DataError(
+        f"The index of {option(name)} ({', '.join(map(repr, own[:3].tolist()))}, ...) is not that of {what}: "
+        "which value is whose?",
+        option=name,
+        found=own[:3].tolist(),
+        remedy="Give it that index; or, if it is in the right order, without one: to_numpy().",
+    )
+
+
+#: Between these numbers can be computed with: their squares, and products of a few, neither overflow nor vanish.
+LEAST, MOST = 1e-100, 1e100
+#: Counts beyond these are no longer whole numbers.
+MOST_EVENTS = 1e15
+
+
+def refuse_huge(name: str, values: Any, what: str, most: float = MOST) -> None:
+    """Refuse numbers that are too large to compute with; NaN passes.
+
+    Parameters
+    ----------
+    name : str
+        The option at fault.
+    values : array
+    what : str
+        "The column 'x'": where they are, for the message.
+    most : float
+    """
+    import numpy as np
+
+    with np.errstate(invalid="ignore"):
+        huge = np.abs(values) > most
+    if huge.any():
+        largest = float(np.abs(np.asarray(values)[huge]).max())
+        raise DataError(
+            f"{what}: numbers as large as {largest:.1e} are too large to compute with.",
+            option=name,
+            found=largest,
+            remedy="Write them in a larger unit, and leave out codes that mean no data.",
+        )
 
 
 def a(*kinds: str, words: str = "") -> Rule:

@@ -4,6 +4,7 @@ import bz2
 import gzip
 import lzma
 import os
+import re
 import sys
 import zipfile
 
@@ -24,6 +25,7 @@ from geobgp.files import (
     held_alone,
     kind_of,
     layers,
+    open_raster_file,
     read_vector,
     split_layer,
     write_csv,
@@ -278,3 +280,44 @@ def test_spreadsheets_run_nothing_that_a_table_holds(tmp_path):
     assert list(again["name"]) == [f"'{n}" if n not in ("-4.5", "A & B") else n for n in names]
     write_csv(tmp_path / "named.csv", pd.DataFrame({"n": [1]}, index=pd.Index(["=cmd"], name="stratum")), index=True)
     assert (tmp_path / "named.csv").read_text("utf-8") == "stratum,n\n'=cmd,1\n"
+
+
+TMS = """<?xml version="1.0"?><TileMap version="1.0.0" tilemapservice="http://127.0.0.1:9/x"><SRS>EPSG:28992</SRS>
+<BoundingBox minx="0" miny="0" maxx="10" maxy="10"/><TileFormat width="256" height="256" mime-type="image/png"
+extension="png"/><TileSets><TileSet href="http://127.0.0.1:9/x" units-per-pixel="1" order="0"/></TileSets></TileMap>"""
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("population.tif", "is called .tif, and does not begin as such"),
+        ("population.dat", "would be read as WMS, which"),
+    ],
+)
+def test_only_drivers_that_fit_the_name_of_a_raster_are_used(name, words, tmp_path):
+    (tmp_path / name).write_text(TMS)
+    with pytest.raises(GeometryError, match=re.escape(words)):
+        open_raster_file(str(tmp_path / name))
+
+
+@pytest.mark.parametrize("name", ["points.gpkg", "points.shp", "points.fgb"])
+def test_a_file_that_is_not_what_it_is_called_is_refused(name, tmp_path):
+    (tmp_path / name).write_text("<kml/>")
+    with pytest.raises(GeometryError, match=r"does not begin as such a file does"):
+        read_vector(tmp_path / name, "points")
+
+
+@pytest.mark.parametrize(
+    "crs", ['{"type": "link", "properties": {"href": "http://127.0.0.1:9/x", "type": "ogcwkt"}}',
+            '{"properties": {"href": "http://127.0.0.1:9/x", "more": {}}, "type": "LINK"}',
+            '{"\\u0074ype": "l\\u0069nk", "properties": {"href": "http://127.0.0.1:9/x"}}'],
+)  # fmt: skip
+def test_no_crs_is_fetched_that_a_file_links_to(crs, tmp_path):
+    point = '{"type": "Feature", "properties": {"crs": "link"}, "geometry": {"type": "Point", "coordinates": [1, 2]}}'
+    text = f'{{"type": "FeatureCollection", "features": [{point}], "crs": {crs}}}'
+    (tmp_path / "points.geojson").write_text(text)
+    with pytest.raises(GeometryError, match="coordinate reference system is to be found elsewhere"):
+        read_vector(tmp_path / "points.geojson", "points")
+    named = '{"type": "name", "properties": {"name": "urn:ogc:def:crs:EPSG::28992"}}'
+    (tmp_path / "points.geojson").write_text(text.replace(crs, named))
+    assert read_vector(tmp_path / "points.geojson", "points").crs.to_epsg() == 28992

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 import zipfile
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from scipy.stats import rankdata
 
 from geobgp import (
     LGCP,
+    Categorical,
     DataError,
     Domain,
     FullRank,
@@ -35,7 +37,7 @@ from geobgp import (
 )
 from geobgp.cli.app import main
 from geobgp.cli.options import MapOptions
-from geobgp.errors import StrataWarning
+from geobgp.errors import GeobgpWarning, StrataWarning
 from geobgp.privacy import RULES, complemented, effective_events, hidden_cells, hidden_nodes
 from geobgp.report.report import region_table
 from geobgp.scale.tiles import TilesOptions
@@ -620,3 +622,56 @@ def test_people_above_a_threshold_are_hidden_where_totals_are():
     numbers = [name for name in above if "above" in name]
     assert above.loc[above["hidden"], numbers].isna().all(axis=None)
     assert (above.loc[above["hidden"], "why"] != "").all()
+
+
+def test_no_part_of_the_land_that_regions_leave_out_can_be_computed(domain):
+    """The number of all events is known: what one region leaves, or lies between two, is protected as well."""
+    posterior, parts = corners(domain)
+    shown, (small, *others) = posterior.protected(K), parts
+    total = posterior.observed.sum()
+    assert shown.totals([domain.geometry])["observed"].tolist() == [total]
+    rest = shapely.difference(domain.geometry, small)
+    for regions in ([rest], others, [rest, others[0]], [domain.geometry, rest], [small]):
+        table = shown.totals(list(regions), n_samples=200)
+        told = dict(zip(regions, table["observed"], strict=True))
+        assert np.isnan(told.get(rest, np.nan)) and np.isnan(told.get(small, np.nan))
+        if len(regions) == 3:  # 60, 25 and 40 of all: at least one of them is not told
+            assert 0 < table["hidden"].sum() < 3
+
+
+def test_parts_of_areas_with_few_events_are_hidden_and_so_are_suppressed_counts(domain):
+    left, right = shapely.box(0, 0, 3, 10), shapely.box(3, 0, 10, 10)
+    middle = shapely.box(3, 0, 6, 10)
+    frame = gpd.GeoDataFrame({"n": [3, 90, 70]}, geometry=[left, middle, shapely.box(6, 0, 10, 10)])
+    halves = [shapely.box(0, 0, 3, 5), shapely.box(0, 5, 3, 10)]
+    basis = HarmonicBasis.compute(domain, 30, cache=False)
+    for counts, interval in (([3, 90, 70], None), ([None, 90, 70], (1, 4))):
+        areas = bin_areas(frame.assign(n=counts), domain, "n", suppressed=interval)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", GeobgpWarning)
+            shown = LGCP(basis, Matern(1.5, 6.0, 0.5)).fit(areas).protected(K)
+        for region in (left, *halves):
+            assert shown.totals([region], n_samples=200)["expected"].isna().all()
+        both = shown.totals([shapely.union(left, middle), middle], n_samples=200)
+        assert both["hidden"].sum() >= 1 or both["observed"].isna().any()  # their difference is not told
+        assert shown.totals([right], n_samples=200)["observed"].isna().all()  # nor is what it leaves of all
+        told = shown.cross_validate(rng=0)
+        few = told.table["observed"].between(1, K - 1)
+        assert not few.any() and not told.blocks["observed"].between(1, K - 1).any()
+
+
+def test_blocks_and_levels_with_few_events_are_not_told(domain):
+    posterior, _ = corners(domain)
+    checked = posterior.protected(K).cross_validate(blocks=5.0, rng=0)
+    assert not checked.table["observed"].between(1, K - 1).any() and checked.table["observed"].isna().any()
+    east = domain.node_points[:, 0] > 9
+    counts = np.where(east, 0.0, 4.0)
+    counts[np.flatnonzero(east)[0]] = 3.0
+    basis = HarmonicBasis.compute(domain, 30, cache=False)
+    clinic = Categorical(np.where(east, "small", "large"))
+    plain = LGCP(basis, Matern(1.5, 6.0, 0.2), covariates={"clinic": clinic}).fit(counts)
+    low, high = plain.effects()[["rate_ratio_q05", "rate_ratio_q95"]].to_numpy()[0]
+    assert (2 * 1.6449 / np.log(high / low)) ** 2 == pytest.approx(3.0, abs=0.6)  # three events, as it tells
+    told = plain.protected(K).effects()
+    assert told[["rate_ratio", "rate_ratio_q05", "rate_ratio_q95", "without_field"]].isna().all(axis=None)
+    assert plain.protected(K).coefficients.iloc[-1][["mean", "sd", "rate_ratio"]].isna().all()

@@ -98,6 +98,8 @@ class Setting:
         What the features of a file are, where they are of one kind.
     of : str
         The option of the file whose column it names, where that is not what was observed.
+    needs : str
+        The option without which it has no effect, where it is none `of` which it names a column.
     matters : bool
         Whether the results depend on it.
     always : bool
@@ -119,6 +121,7 @@ class Setting:
     whole: bool = False
     shape: Literal["", "point", "line", "polygon"] = ""
     of: str = ""
+    needs: str = ""
     matters: bool = True
     always: bool = False
 
@@ -190,6 +193,20 @@ class OptionSet:
         for cls in reversed(type(self).__mro__):
             if "_check" in vars(cls):
                 vars(cls)["_check"](self)
+        self._refuse_without_effect()
+
+    def _refuse_without_effect(self) -> None:
+        """Refuse options that belong to others which are as they are by default."""
+        usual = {f.name: f.default for f in dataclasses.fields(self)}
+        for name in self.given():
+            how = type(self).__dataclass_fields__[name].metadata["setting"]
+            owner = how.needs or how.of
+            if owner in usual and getattr(self, owner) is usual[owner]:
+                raise DataError(
+                    f"{option(name)} has no effect without {option(owner)}.",
+                    option=name,
+                    remedy=f"Give {option(owner)}, or leave {option(name)} out.",
+                )
 
     @classmethod
     def of(cls, function: str, **given: Any) -> Self:
@@ -327,23 +344,37 @@ class ReadingOptions(OptionSet, heading="Points"):
         What to do with points off the land.
     """
 
-    longitude: str | None = setting("Column of a table with the longitude.", "column")
-    latitude: str | None = setting("Column of a table with the latitude.", "column")
-    easting: str | None = setting("Column of a table with the easting.", "column")
-    northing: str | None = setting("Column of a table with the northing.", "column")
-    points_crs: Any = setting("CRS of the points, if their file does not state it.", "crs")
+    longitude: str | None = setting("Column of a table with the longitude.", "column", needs="points")
+    latitude: str | None = setting("Column of a table with the latitude.", "column", needs="points")
+    easting: str | None = setting("Column of a table with the easting.", "column", needs="points")
+    northing: str | None = setting("Column of a table with the northing.", "column", needs="points")
+    points_crs: Any = setting("CRS of the points, if their file does not state it.", "crs", needs="points")
     layer: str | None = setting(
-        "Layer of the points, in a file with several. (Other files: FILE|layername=NAME.)", "column", metavar="NAME"
+        "Layer of the points, in a file with several. (Other files: FILE|layername=NAME.)",
+        "column",
+        metavar="NAME",
+        needs="points",
     )
     on_water: Literal["nearest", "drop", "error"] = setting(
-        "What to do with points off the land.", "choice", default="nearest", choices=("nearest", "drop", "error")
+        "What to do with points off the land.",
+        "choice",
+        default="nearest",
+        choices=("nearest", "drop", "error"),
+        needs="points",
     )
     max_snap: float | None = setting(
-        "How far points off the land are moved, in metres; two cells if not given.", "number", metavar="M", least=0.0
+        "How far points off the land are moved, in metres; two cells if not given.",
+        "number",
+        metavar="M",
+        least=0.0,
+        needs="points",
     )
     chunksize: int = setting(default=200_000, kind="number", least=1)
 
     def _check(self) -> None:
+        from geobgp.data.points import check_snap
+
+        check_snap(self.on_water, self.max_snap)
         for pair in (("longitude", "latitude"), ("easting", "northing")):
             if len({getattr(self, name) is None for name in pair}) == 2:
                 both = " and ".join(option(name, python=f"{name}=") for name in pair)
@@ -389,7 +420,7 @@ class TimeOptions(OptionSet, heading="Time"):
         "How dates are written that are not year first, such as %d/%m/%Y.", "column", metavar="FORMAT"
     )
     absent: Literal["zero", "unknown"] | None = setting(
-        "What a missing row of an area in a period means.", "choice", choices=("zero", "unknown")
+        "What a missing row of an area in a period means.", "choice", choices=("zero", "unknown"), needs="areas"
     )
     dynamics: Literal["auto", "separable", "diffusive"] = setting(
         "Whether patches of all sizes fade alike, or small ones sooner; by default the data decide.",
@@ -502,7 +533,11 @@ class CovariateOptions(OptionSet, heading="Rates and covariates"):
         flag="--covariate",
     )
     fill_missing: Literal["mean"] | None = setting(
-        "Give places without a covariate the mean of the others.", "flag", choices=("mean",), sets="mean"
+        "Give places without a covariate the mean of the others.",
+        "flag",
+        choices=("mean",),
+        sets="mean",
+        needs="covariates",
     )
 
     def _check(self) -> None:
@@ -563,6 +598,14 @@ class PriorOptions(OptionSet, heading="Model"):
                 option="permeability",
                 found=self.permeability,
                 remedy=f"Leave {option('boundary')} out, or {option('permeability')}.",
+            )
+        if self.m != "auto" and self.max_features != PriorOptions.max_features:
+            raise DataError(
+                f"{option('max_features')} limits the features that are tried, and {option('m', self.m)} says how "
+                "many there are.",
+                option="max_features",
+                found=self.max_features,
+                remedy="Leave out one of them.",
             )
         if self.m == "full" and self.kernel is not None and not self.kernel.sparse:
             raise DataError(
@@ -668,6 +711,7 @@ class ResultOptions(OptionSet, heading="Results"):
         "choice",
         default="hide",
         choices=("hide", "smooth"),
+        needs="min_count",
     )
 
 
@@ -770,7 +814,11 @@ class CountOptions(PlaceOptions, heading="Data"):
         "The interval that suppressed numbers lie in, such as 1-4.", "interval", metavar="LOW-HIGH"
     )
     weights: str | np.ndarray | None = setting(
-        "A column to sum instead of counting points.", "column or values", heading="Points", metavar="COLUMN"
+        "A column to sum instead of counting points.",
+        "column or values",
+        heading="Points",
+        metavar="COLUMN",
+        needs="points",
     )
     likelihood: CountName = setting(
         "Distribution of the counts about their mean: Poisson, or overdispersed.",

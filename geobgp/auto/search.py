@@ -1101,6 +1101,8 @@ class GridRefinement:
         if self.fits.task.one_size:
             return usual
         area = self.series.area
+        if not 1e-9 < usual / math.sqrt(area) < 1e9:
+            return usual  # refused where the grid is made
         cells = min(max(area / usual**2 / COARSE_SHARE, FEWEST_COARSE), MOST_COARSE)
         size = round_size(math.sqrt(area / cells))
         return usual if size < AS_FINE * usual else size

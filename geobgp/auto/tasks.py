@@ -477,11 +477,12 @@ class CountTask(MapTask):
         """The points, which are read once."""
         o = self.known
         reading = o.pick(ReadingOptions)
-        named = {name: reading[name] for name in ("chunksize", "longitude", "latitude", "easting", "northing", "layer")}
+        named = {name: reading[name] for name in ("chunksize", "longitude", "latitude", "easting", "northing")}
         how: dict[str, Any] = {"weights": o.weights, "time": o.time, "by": self.by, "crs": o.points_crs}
         if self.places is not None:
             return read_points(self.places.exact, **(how | self.places.columns), **named)
-        return read_points(o.points, client=o.client, **how, **named)
+        layer = o.layer if o.points is self.options.points else None  # what is reported by now is in memory
+        return read_points(o.points, client=o.client, layer=layer, **how, **named)
 
     @property
     def n_observed(self) -> int | None:
@@ -885,8 +886,15 @@ class PersonTask(TableTask):
     def _placed(self, table: Any, what: str, domain: Domain, reach: float | None) -> Persons:
         """Return persons on land; bare eastings and northings may be in the CRS of the land's own file."""
         o, captured, theirs = self.options, list[GeobgpWarning](), own_crs(self.options.land)
-        named = {name: getattr(o, name) for name in ("longitude", "latitude", "easting", "northing", "on_water")}
-        how = named | {"max_snap": self._max_snap(reach), "crs": o.points_crs, "period": self.dated.period[what]}
+        named = {name: getattr(o, name) for name in ("longitude", "latitude", "easting", "northing")}
+        if hasattr(table, "geometry") and not all(hasattr(one, "geometry") for one in self.tables.values()):
+            named = {}  # columns of the other table
+        how = named | {
+            "on_water": o.on_water,
+            "max_snap": self._max_snap(reach),
+            "crs": o.points_crs,
+            "period": self.dated.period[what],
+        }
         try:
             with captured_warnings(captured.append):
                 persons = place_persons(table, domain, what, o.confounders, **how)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 import scipy.sparse as sp
+import shapely
 from scipy.spatial import cKDTree
 
 from geobgp.checks.blocks import are_folds, auto_side, most_at_once, narrowed
@@ -149,7 +150,7 @@ class _HeldOutScores(NamedTuple):
 
 
 def _of_blocks(posterior: Posterior, checked: CrossValidation) -> _HeldOutScores:
-    sample, table = sample_of(posterior), checked.table
+    sample, table = sample_of(posterior), checked.scored
     n, land = float(sample.weight.sum()), float(posterior.domain.node_areas.sum())
     base = float(sample.constant_model.sum()) / n
     if isinstance(sample, NodeSample):  # spread evenly over the land, whatever the exposure
@@ -248,6 +249,16 @@ def _shared(one: Posterior, other: Posterior) -> float | None:
     return float(min(np.isfinite(distance).mean() for distance in nearest))
 
 
+def _other_areas(one: Posterior, other: Posterior) -> bool:
+    """Whether counts by area are of other areas, or of other located events, whatever their numbers."""
+    assert one.areas is not None and other.areas is not None
+    shapes = [shapely.to_wkb(shapely.normalize(areas.geometry)).tolist() for areas in (one.areas, other.areas)]
+    first, second = one.areas.located, other.areas.located
+    if first is None or second is None or shapes[0] != shapes[1]:
+        return shapes[0] != shapes[1] or (first is None) != (second is None)
+    return _on_one_land(one, other) and not np.array_equal(first, second)
+
+
 def _on_one_land(one: Posterior, other: Posterior) -> bool:
     return one.domain is other.domain or one.domain.content_hash() == other.domain.content_hash()
 
@@ -283,7 +294,7 @@ def _check(maps: dict[str, Posterior]) -> Posterior:
             )
         same = np.array_equal(numbers[first], numbers[name])
         if one.areas is not None and other.areas is not None:
-            if one.areas.names != other.areas.names or not same:
+            if one.areas.names != other.areas.names or not same or _other_areas(one, other):
                 raise DataError(
                     f"Maps of counts by area are compared area by area; {first!r} and {name!r} have other areas, or "
                     "other numbers in them.",

@@ -193,6 +193,11 @@ class CrossValidation:
 
     @property
     def table(self) -> gpd.GeoDataFrame:
+        """The blocks, small numbers hidden where the posterior hides them."""
+        return self.blocks
+
+    @property
+    def scored(self) -> gpd.GeoDataFrame:
         """The blocks with all of their numbers, whatever may be shown."""
         return self.blocks if self.exact is None else self.exact
 
@@ -204,7 +209,7 @@ class CrossValidation:
     @property
     def weights(self) -> pd.Series:
         """What scores are per: the events of each block, or its sites."""
-        return self.table["sites" if "sites" in self.table else "observed"]
+        return self.scored["sites" if "sites" in self.scored else "observed"]
 
     @property
     def n_events(self) -> float:
@@ -214,12 +219,12 @@ class CrossValidation:
     @property
     def score(self) -> float:
         """Held-out log score in nats per event, above a map with one rate everywhere."""
-        return float(self.table["score"].sum()) / self.n_events
+        return float(self.scored["score"].sum()) / self.n_events
 
     @property
     def se(self) -> float:
         """Standard error of the score, from the spread among blocks."""
-        return per_event(self.table["score"].to_numpy(), self.weights.to_numpy())[1]
+        return per_event(self.scored["score"].to_numpy(), self.weights.to_numpy())[1]
 
     @property
     def pit(self) -> np.ndarray:
@@ -229,7 +234,7 @@ class CrossValidation:
     @cached_property
     def calibration(self) -> Calibration:
         """What the PIT values say."""
-        pit = self.table["pit"].to_numpy()
+        pit = self.scored["pit"].to_numpy()
         return Calibration(pit if self.exact is None else np.sort(pit), self.interval)
 
     @property

@@ -344,5 +344,5 @@ def _score(posterior: Posterior, without: EffectsFit, checked: CrossValidation) 
     log_p = without.log_p[sample.rows] if isinstance(sample, AreaSample) else without.log_p
     owner = np.arange(len(log_p)) if isinstance(sample, AreaSample) else checked.block_of[sample.node]
     inside = owner >= 0
-    each = np.bincount(owner[inside], (log_p + sample.constant)[inside], len(checked.table))
-    return per_event(checked.table["log_density"].to_numpy() - each, checked.weights.to_numpy())
+    each = np.bincount(owner[inside], (log_p + sample.constant)[inside], len(checked.scored))
+    return per_event(checked.scored["log_density"].to_numpy() - each, checked.weights.to_numpy())

@@ -146,6 +146,14 @@ def simulate_file(options: SimulateOptions, **talk: Any) -> None:
         raise click.UsageError("Give either --posterior, or --land with --intensity.")
     if options.land is not None and options.intensity is None:
         raise click.UsageError("--land needs --intensity: a number of events per km², or a raster.")
+    others = [name for name in options.given() if name not in ("posterior", "seed", "force")]
+    if options.posterior is not None and others:
+        raise DataError(
+            f"{option(others[0])} has no effect with {option('posterior')}, which has a land and an intensity of its "
+            "own.",
+            option=others[0],
+            remedy=f"Leave out {option(others[0])}, or {option('posterior')}.",
+        )
     options.check_files()
     target = Path(options.output)
     if target.exists() and not options.force:

@@ -16,7 +16,7 @@ import numpy as np
 from geobgp.cli.messages import paragraph
 from geobgp.cli.workspace import RECORD
 from geobgp.errors import GeobgpError
-from geobgp.files import check_direct, kind_of, layers, split_layer
+from geobgp.files import kind_of, layers, open_raster_file, split_layer
 from geobgp.text import listed, percent, size_text, whole_percent
 
 #: A name and a value; several of one name are several of its kind.
@@ -188,14 +188,12 @@ def _raster(path: str) -> Rows:
     """Return what a raster has, nothing if GDAL does not take it for one."""
     import warnings
 
-    import rasterio
     from rasterio.errors import RasterioError
 
-    check_direct(path, "file")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            source = rasterio.open(path)
+            source = open_raster_file(path, "file")
     except RasterioError:
         return []
     with source:

@@ -158,6 +158,7 @@ class MapOptions(StudyOptions, ForecastOptions, ShownOptions, Options):
         "flag",
         heading="Results",
         default=False,
+        needs="points",
     )
 
     def _check(self) -> None:

@@ -22,10 +22,10 @@ from geobgp.data.counts import events_digest, without_periods
 from geobgp.data.inputs import Given, Within, repeated, within
 from geobgp.data.periods import OUTSIDE, UNTIMED, Clock, Periods
 from geobgp.errors import DataError, GeometryError, InputWarning, option, warn
-from geobgp.land.regions import Overlay, overlay, read_regions
+from geobgp.land.regions import Overlay, Shared, overlay, read_regions, shared_land
 from geobgp.text import count as counted
 from geobgp.text import html_table, listed, number, percent
-from geobgp.validation import DOMAIN, NAME, SOURCE, SUPPRESSED, choice, validated
+from geobgp.validation import DOMAIN, MOST_EVENTS, NAME, SOURCE, SUPPRESSED, choice, refuse_huge, validated
 
 if TYPE_CHECKING:
     from geobgp.data.counts import Counts
@@ -479,6 +479,13 @@ def bin_areas(
     AreaCounts(7 events in 2 areas, 1 suppressed)
     """
     clock = Clock.asked(time, every, between, date_format)
+    if absent is not None and clock is None:
+        raise DataError(
+            f"{option('absent')} belongs to counts with dates.",
+            option="absent",
+            found=absent,
+            remedy=f"Name the column of dates: {option('time')}.",
+        )
     frame = read_regions(areas, domain, "areas")
     if count not in frame.columns or count == frame.geometry.name:
         columns = [str(c) for c in frame.columns if c != frame.geometry.name]
@@ -549,7 +556,7 @@ def place_areas(
             remedy=f"Add their land ({option('land')}), or leave them out.",
         )
     inside = cut.shares.sum(axis=0)
-    _warn_overlap(inside, domain)
+    _warn_overlap(inside, domain, shared_land(domain, frame, cut.shares), least)
     kept = np.flatnonzero(~off)
     if off.any():
         cut = overlay(domain, frame.iloc[kept])
@@ -671,6 +678,9 @@ def _numbers(column: pd.Series, names: Sequence[str], count: str, interval: tupl
             found=float(np.nanmin(values)),
             remedy="Numbers of events are 0 or more.",
         )
+    refuse_huge("count", values, f"The column {count!r}", MOST_EVENTS)
+    if interval is not None:
+        refuse_huge("suppressed", np.array(interval, float), option("suppressed"), MOST_EVENTS)
     _ask_of_rates(values, count)
     return values
 
@@ -890,13 +900,18 @@ def _warn_of_parts(values: np.ndarray, names: Sequence[str]) -> None:
     )
 
 
-def _warn_overlap(inside: np.ndarray, domain: Domain) -> None:
+def _warn_overlap(inside: np.ndarray, domain: Domain, shared: Shared | None, events: np.ndarray) -> None:
     twice = float(np.maximum(inside - 1.0, 0.0) @ domain.node_areas / domain.node_areas.sum())
-    if twice > QUIET_OVERLAP:
+    if twice > QUIET_OVERLAP or shared is not None:
+        which = ""
+        if shared is not None:
+            total = np.atleast_2d(events).sum(axis=0)
+            pairs, shared_by = shared.pairs, shared.words
+            which = f": {shared_by(lambda k: ' and '.join(number(v) for v in total[pairs[k]]) + ' events')}"
         warn(
             InputWarning(
-                f"{percent(twice)} of the land lies in more than one area. Every row is taken for events of its own: "
-                "an event that two rows count is counted twice.",
+                f"{percent(twice, None if twice > QUIET_OVERLAP else 2)} of the land lies in more than one area"
+                f"{which}. Every row is taken for events of its own: an event that two rows count is counted twice.",
                 option="areas",
                 found=twice,
                 remedy="Give the finest areas only, or the rest of the larger ones.",

@@ -34,6 +34,8 @@ from geobgp.data.points import (
     RowGroups,
     Stream,
     argument,
+    check_layer,
+    check_snap,
     coordinate_columns,
     number_of_rows,
     with_unreadable,
@@ -54,7 +56,9 @@ from geobgp.validation import (
     SOURCE,
     as_floats,
     choice,
+    in_rows_of,
     real,
+    refuse_huge,
     validated,
     whole,
 )
@@ -463,6 +467,8 @@ def read_points(
     >>> [source.bin(Domain.from_polygons(box(0, 0, 4, 2), cell_size=h, crs="local")).values.tolist() for h in (1, 2)]
     [[0.0, 0.0, 0.0, 1.0, 1.0, 0.0, 0.0, 0.0], [1.0, 1.0]]
     """
+    if layer is not None:
+        check_layer(points, layer)
     names = dict(zip(_COLUMNS, (longitude, latitude, easting, northing), strict=True))
     for pair in (("longitude", "latitude"), ("easting", "northing")):
         if (names[pair[0]] is None) != (names[pair[1]] is None):
@@ -480,8 +486,10 @@ def read_points(
         easting=easting,
         northing=northing,
     )
+    points = frame_of(points)
+    weights, time = (in_rows_of(what, one, points) for what, one in (("weights", weights), ("time", time)))
     given = None if weights is None or isinstance(weights, str) else as_floats("weights", weights).ravel()
-    return PointSource(frame_of(points), options, given, None if isinstance(time, str) else time, client, most_kept)
+    return PointSource(points, options, given, None if isinstance(time, str) else time, client, most_kept)
 
 
 @validated(
@@ -593,6 +601,7 @@ def bin_points(
     >>> counts.n_used, counts.n_snapped, round(counts.max_snap_distance, 6)
     (3, 1, 0.7)
     """
+    check_snap(on_water, max_snap)
     source = read_points(
         points, weights=weights, time=time, chunksize=chunksize, longitude=longitude, latitude=latitude,
         easting=easting, northing=northing, crs=crs, layer=layer, client=client, most_kept=-1,
@@ -811,6 +820,7 @@ class Tally:
 
     def check_weights(self, weights: np.ndarray, rows: np.ndarray) -> None:
         """Refuse weights of some rows that cannot be."""
+        refuse_huge("weights", np.where(np.isinf(weights), np.nan, weights), "The weights")
         with np.errstate(invalid="ignore"):
             bad = ~(weights >= 0) | np.isinf(weights)
         if bad.any():
@@ -1324,6 +1334,7 @@ def bin_strata(
     columns = (by,) if isinstance(by, str) else tuple(by)
     if not columns:
         raise DataError(f"{option('by')} names no column.", option="by")
+    check_snap(on_water, max_snap)
     source = read_points(
         points, weights=weights, time=time, by=columns, chunksize=chunksize, longitude=longitude, latitude=latitude,
         easting=easting, northing=northing, crs=crs, layer=layer, client=client, most_kept=-1,

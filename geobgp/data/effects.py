@@ -17,12 +17,23 @@ from scipy.interpolate import BSpline
 from scipy.sparse import csr_array
 
 from geobgp.data.rasters import RasterSource, blocks_on_land, node_means, open_raster, read_to_nodes
-from geobgp.data.sources import Key, Reading, is_shapes
+from geobgp.data.sources import Key, Reading, are_numbers, is_shapes
 from geobgp.errors import DataError, InputWarning, option, warn
-from geobgp.files import as_frame, kind_of
+from geobgp.files import as_frame, kind_of, unmasked
 from geobgp.land.regions import name_column
 from geobgp.text import count, listed, number
-from geobgp.validation import COVARIATE, LEVEL_NAMES, NAME, SOURCE, either, real, whole
+from geobgp.validation import (
+    COVARIATE,
+    LEVEL_NAMES,
+    NAME,
+    SOURCE,
+    as_floats,
+    either,
+    in_rows_of,
+    real,
+    refuse_huge,
+    whole,
+)
 
 if TYPE_CHECKING:
     import geopandas as gpd
@@ -103,14 +114,14 @@ def is_categorical(value: Any) -> bool:
     """Tell whether a covariate's values are levels: it says so, or they are text or categories."""
     if isinstance(value, Categorical) or split_use(value)[1] == "levels":
         return True
+    if isinstance(value, list | tuple):
+        return not are_numbers(value)
     dtype = getattr(value, "dtype", None)
-    if dtype is None and isinstance(value, list | tuple):
-        dtype = np.asarray(value).dtype
     if dtype is None or hasattr(value, "dims"):
         return False
-    return isinstance(dtype, pd.CategoricalDtype) or (
-        not pd.api.types.is_numeric_dtype(dtype) and not pd.api.types.is_datetime64_any_dtype(dtype)
-    )
+    if isinstance(dtype, pd.CategoricalDtype):
+        return True
+    return not (pd.api.types.is_datetime64_any_dtype(dtype) or are_numbers(value))
 
 
 def level_shares(value: Any, domain: Domain, name: str, most: int = MOST) -> pd.DataFrame:
@@ -923,7 +934,7 @@ def _named(covariates: Covariates | None, time: Any) -> dict[str, Any]:
     if not isinstance(covariates, pd.DataFrame):
         return {str(name): value for name, value in dict(covariates or {}).items()}
     if not hasattr(covariates, "geometry") or getattr(covariates, "active_geometry_name", None) is None:
-        return {str(c): covariates[c].to_numpy() for c in covariates.columns}
+        return {str(c): covariates[c] for c in covariates.columns}
     shape = covariates.geometry.name
     kinds = set(covariates.geom_type.dropna()) - {"Polygon", "MultiPolygon"}
     if kinds:
@@ -1001,7 +1012,7 @@ def fixed_effects(covariates: Covariates | None, reading: Reading, like: Effects
         straight = np.flatnonzero([t.part is None for t in effects.terms])
         standard = effects.columns[..., 1 + straight].reshape(weight.size, len(straight))
         owners = np.array([block.covariate for block in blocks for _ in block.terms], dtype=object)[straight]
-        _warn_correlated([effects.terms[j] for j in straight], owners, standard, weight.ravel())
+        warn_correlated([effects.terms[j] for j in straight], owners, standard, weight.ravel())
         _warn_by_group(effects, straight, domain.node_areas)
     return effects
 
@@ -1123,8 +1134,8 @@ def _columns(name: str, value: Any, reading: Reading, like: Effects | None) -> d
         return _group_columns(name, value, reading, like)
     _refuse_dates(name, value)
     if is_shapes(value) and reading.is_dated(value):
-        frame, table = reading.by_period("covariates", value, lambda rows: rows[name].to_numpy(float))
-        found = reading.means(frame, table.T).T
+        frame, table = reading.by_period("covariates", value, lambda rows: as_floats("covariates", rows[name]))
+        found = reading.means(Key("covariates", name), frame, table.T).T
         return {Term(name): np.array([_one(name, row, reading) for row in found])}
     parts = reading.parts("covariates", value)
     if parts is not None:
@@ -1220,6 +1231,7 @@ def _one(name: str, values: Any, reading: Reading) -> np.ndarray:
             option="covariates",
             found=values.shape,
         )
+    refuse_huge("covariates", np.where(np.isinf(values), np.nan, values), f"The covariate {name!r}")
     return reading.filled(Key("covariates", name), values[:, None])[:, 0]
 
 
@@ -1249,14 +1261,17 @@ def _at_nodes(
     if is_shapes(value):
         column: Any = column_of(name, value, reading.time, groups)
         if not (groups or is_categorical(column)):
-            return reading.means(value, column.to_numpy(float)[:, None])[:, 0]
+            return reading.means(Key("covariates", name), value, as_floats("covariates", column)[:, None])[:, 0]
         table = indicators(column.reset_index(drop=True), name, most)
-        return pd.DataFrame(reading.means(value, table.to_numpy()), columns=list(table))
+        return pd.DataFrame(reading.means(Key("covariates", name), value, table.to_numpy()), columns=list(table))
     if callable(value):
-        return np.asarray(value(domain.node_points), float)
+        return as_floats("covariates", value(domain.node_points))
+    value = in_rows_of("covariates", value, domain.n_nodes)
+    if isinstance(value, Categorical):
+        value = replace(value, source=in_rows_of("covariates", unmasked(value.source), domain.n_nodes))
     raster = isinstance(value, (str, os.PathLike)) or hasattr(value, "dims")
     if not raster and not is_categorical(value):
-        return np.array(value, float)
+        return np.array(as_floats("covariates", value))
     levels = bool(known) or is_categorical(value)
     out: Any = reading.nothing()
     with reading.apart():
@@ -1316,7 +1331,13 @@ def by_name(effects: Effects, own: np.ndarray) -> dict[str, Any]:
     return out
 
 
-def _warn_correlated(terms: Sequence[Term], owners: np.ndarray, standard: np.ndarray, weight: np.ndarray) -> None:
+def warn_correlated(
+    terms: Sequence[Term],
+    owners: np.ndarray,
+    standard: np.ndarray,
+    weight: np.ndarray,
+    what: Literal["covariate", "confounder"] = "covariate",
+) -> None:
     """Warn of covariates of which one says what another one says, or several others (or levels) together."""
     names = [term.name for term in terms]
     correlation = (standard * weight[:, None]).T @ standard
@@ -1324,10 +1345,10 @@ def _warn_correlated(terms: Sequence[Term], owners: np.ndarray, standard: np.nda
     for i, j in zip(rows, cols, strict=True):
         warn(
             InputWarning(
-                f"The covariates {names[i]!r} and {names[j]!r} have a correlation of "
+                f"The {what}s {names[i]!r} and {names[j]!r} have a correlation of "
                 f"{correlation[i, j]:.4f}: the data can hardly tell their effects apart, and their "
                 "coefficients are uncertain.",
-                option="covariates",
+                option=f"{what}s",
                 found=float(correlation[i, j]),
                 remedy="Leave one out, or combine them.",
             )
@@ -1341,9 +1362,9 @@ def _warn_correlated(terms: Sequence[Term], owners: np.ndarray, standard: np.nda
             these = {owners[i]: f"the levels of {owners[i]!r}" if terms[i].level else repr(owners[i]) for i in parts}
             warn(
                 InputWarning(
-                    f"The covariate {owners[j]!r} follows from {', '.join(these.values())} together: the data can "
+                    f"The {what} {owners[j]!r} follows from {', '.join(these.values())} together: the data can "
                     "hardly tell their effects apart, and their coefficients are uncertain.",
-                    option="covariates",
+                    option=f"{what}s",
                     found=[owners[j], *these],
                     remedy="Leave one of them out.",
                 )

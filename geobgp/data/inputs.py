@@ -24,6 +24,7 @@ from geobgp.data.sources import (
     Gaps,
     Key,
     Reading,
+    are_numbers,
     check_labels,
     check_periods,
     is_shapes,
@@ -32,9 +33,9 @@ from geobgp.data.sources import (
 from geobgp.data.standardise import EXPECTED
 from geobgp.errors import DataError, InputWarning, option, warn
 from geobgp.files import as_frame
-from geobgp.land.regions import Overlay, ground_areas, overlaps, spread_density
+from geobgp.land.regions import Overlay, ground_areas, overlaps, shared_land, spread_density
 from geobgp.text import count, events, listed, number, percent
-from geobgp.validation import as_floats
+from geobgp.validation import LEAST, as_floats, in_rows_of, refuse_huge
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -332,13 +333,15 @@ def read_exposure(
     Read
         Its kind is "area", "population", "expected" (cases, so that the map is a relative risk) or "exposure".
     """
-    domain = reading.domain
+    domain, columns = reading.domain, list[str]()
+    _refuse_column("exposure", exposure is None, column)
     if exposure is None:
         return Read(domain.node_areas / domain.area_unit[0], "area", None)
 
     def polygons(frame: gpd.GeoDataFrame) -> Read:
         dated = reading.is_dated(frame)
         of = value_column(frame.drop(columns=reading.time) if dated else frame, column, "exposure")
+        columns.append(of)
         table: Any
         if dated:
             frame, table = reading.by_period("exposure", frame, lambda rows: _people(rows, of), add=True)
@@ -349,6 +352,7 @@ def read_exposure(
 
     def one(value: Any) -> Read:
         if isinstance(value, GivenPolygons):
+            columns.append("")
             return Read(value.at_nodes(domain), "population", value)
         if is_shapes(value):
             return polygons(value)
@@ -358,7 +362,9 @@ def read_exposure(
         return Read(_per_node(value, domain, "exposure", "number"), "exposure", None)
 
     parts = _by_period("exposure", exposure, reading, one)
+    _refuse_column("exposure", not columns, column)
     check_amounts(parts.values.ravel(), "Exposure")
+    parts = parts._replace(values=np.where(parts.values < LEAST, 0.0, parts.values))
     empty = np.flatnonzero(np.atleast_2d(parts.values).sum(axis=1) <= 0)
     if len(empty) and reading.usual is None:
         when = ", so that nothing could happen anywhere"
@@ -397,27 +403,22 @@ def read_effort(effort: Effort | None, reading: Reading, column: str | None = No
     >>> read_effort(shares, Reading(domain)).values.tolist()
     [1.0, 0.75]
     """
-    domain = reading.domain
+    domain, columns = reading.domain, list[str]()
+    _refuse_column("effort", effort is None, column)
     if effort is None:
-        if column is not None:
-            raise DataError(
-                f"{option('effort_column')} belongs to polygons of effort, and there are none.",
-                option="effort_column",
-                found=column,
-                remedy=f"Give them as {option('effort')}.",
-            )
         return None
 
     def polygons(frame: gpd.GeoDataFrame) -> Read:
         dated = reading.is_dated(frame)
         of = value_column(frame.drop(columns=reading.time) if dated else frame, column, "effort")
+        columns.append(of)
         table: Any
         if dated:
             frame, table = reading.by_period("effort", frame, lambda rows: numbers_in(rows, of, "effort"))
         else:
             table = numbers_in(frame, of, "effort")
         _check_shares(table.ravel(), "polygon")
-        means = reading.means(frame, np.atleast_2d(table).T).T
+        means = reading.means(EFFORT, frame, np.atleast_2d(table).T).T
         given = GivenPolygons(np.array(frame.geometry.to_numpy(), dtype=object), frame.crs, table)
         return Read(means if dated else means[0], "effort", given)
 
@@ -430,9 +431,11 @@ def read_effort(effort: Effort | None, reading: Reading, column: str | None = No
         return Read(_per_node(value, domain, "effort", "share"), "effort", None)
 
     parts = _by_period("effort", effort, reading, one)
+    _refuse_column("effort", not columns, column)
     _check_shares(parts.values.ravel(), "node")
     rows = [reading.filled(EFFORT, row[:, None])[:, 0] for row in np.atleast_2d(parts.values)]
     values = np.clip(np.array(rows).reshape(parts.values.shape), 0.0, 1.0)
+    values = np.where(values < LEAST, 0.0, values)
     if reading.usual is None and not (values > 0).any():
         raise DataError(
             "The effort is zero everywhere: no event could have been seen.",
@@ -441,6 +444,17 @@ def read_effort(effort: Effort | None, reading: Reading, column: str | None = No
             remedy=f"Check {option('effort')}.",
         )
     return parts._replace(values=values)
+
+
+def _refuse_column(name: str, no_polygons: bool, column: str | None) -> None:
+    """Refuse the name of a column where there are no polygons that could have it."""
+    if column is not None and no_polygons:
+        raise DataError(
+            f"{option(f'{name}_column')} belongs to polygons of {name}, and there are none.",
+            option=f"{name}_column",
+            found=column,
+            remedy=f"Give them as {option(name)}.",
+        )
 
 
 def _by_period(name: str, value: Any, reading: Reading, one: Callable[[Any], Read]) -> Read:
@@ -463,7 +477,7 @@ def _of_raster(value: Any, reading: Reading, how: Literal["sum", "mean"]) -> tup
 
 
 def _per_node(value: Any, domain: Domain, name: str, unit: str) -> np.ndarray:
-    values = np.array(as_floats(name, value))
+    values = np.array(as_floats(name, in_rows_of(name, value, domain.n_nodes)))
     if values.shape != (domain.n_nodes,):
         raise DataError(
             f"The {name} is one {unit} per node, {domain.n_nodes:,}; found the shape {values.shape}.",
@@ -480,7 +494,7 @@ _USUAL = {"exposure": ((EXPECTED, "population"), "the population"), "effort": ((
 def value_column(polygons: gpd.GeoDataFrame, column: str | None, name: Literal["exposure", "effort"]) -> str:
     """Return the column of polygons that holds an exposure or an effort: that which was named, or the usual one."""
     names = [c for c in polygons.columns if c != polygons.geometry.name]
-    numeric = [c for c in names if polygons[c].dtype.kind in "iufb"]
+    numeric = [c for c in names if are_numbers(polygons[c])]
     usual, holds = _USUAL[name]
     if column is None:
         there = [c for c in usual if c in names]
@@ -502,9 +516,10 @@ def numbers_in(polygons: gpd.GeoDataFrame, column: str, name: Literal["exposure"
     """Return the numbers of a column, NaN where there is nothing; refuse what is none."""
     values = polygons[column]
     facts: dict[str, Any] = {"option": f"{name}_column", "found": column}
-    if values.dtype.kind in "mM":
+    if values.dtype.kind in "mMbc":
+        kind = {"b": "True and False", "c": "complex numbers"}.get(values.dtype.kind, "dates")
         raise DataError(
-            f"The column {column!r} of the {name} holds dates, and no numbers.",
+            f"The column {column!r} of the {name} holds {kind}, and no numbers.",
             remedy=f"Name the column with {option(f'{name}_column')}.",
             **facts,
         )
@@ -548,6 +563,7 @@ def check_amounts(values: np.ndarray, what: str) -> None:
             option="exposure",
             found=bad,
         )
+    refuse_huge("exposure", values, what)
 
 
 def repeated(areas: gpd.GeoDataFrame, amount: str) -> np.ndarray:
@@ -558,7 +574,7 @@ def repeated(areas: gpd.GeoDataFrame, amount: str) -> np.ndarray:
     others = [c for c in areas.columns if c not in (areas.geometry.name, amount)]
     identifying = [c for c in others if areas[c].dtype.kind not in "iuf" or areas[c].duplicated().any()]
     keys = pd.DataFrame({str(c): areas[c].astype(str).to_numpy() for c in identifying})
-    return np.asarray(keys.assign(_shape=areas.geometry.to_wkb().to_numpy()).duplicated(), bool)
+    return np.asarray(keys.assign(_shape=areas.geometry.normalize().to_wkb().to_numpy()).duplicated(), bool)
 
 
 def spread_people(
@@ -582,7 +598,9 @@ def spread_people(
         raise DataError(
             f"None of the {len(areas):,} areas holds land of this domain; check their place and CRS.", option="exposure"
         )
-    _warn_left_out(areas, column, people if people.ndim == 1 else people.mean(axis=0), kept)
+    mean = people if people.ndim == 1 else people.mean(axis=0)
+    _warn_left_out(areas, column, mean, kept)
+    _warn_shared(areas, domain, column, mean, per_area, shares)
     some = np.flatnonzero(kept > 0)
     shapes = np.array(areas.geometry.to_numpy(), dtype=object)[some]
     return np.asarray(people @ shares), GivenPolygons(shapes, areas.crs, (people * per_area)[..., some])
@@ -629,6 +647,36 @@ def _warn_left_out(areas: gpd.GeoDataFrame, column: str, people: np.ndarray, kep
             "shore: all their people then live on their land."
         )
     warn(InputWarning(text, option="exposure", found=float(left.sum()), remedy=remedy))
+
+
+def _warn_shared(
+    areas: gpd.GeoDataFrame,
+    domain: Domain,
+    column: str,
+    people: np.ndarray,
+    per_area: np.ndarray,
+    shares: sparse.csr_array,
+) -> None:
+    """Tell of areas that overlap, and of how many people two of them count."""
+    of_land = np.divide(1.0, per_area, out=np.zeros(len(per_area)), where=per_area > 0)
+    inside = sparse.diags_array(of_land) @ shares @ sparse.diags_array(1.0 / domain.node_areas)
+    shared = shared_land(domain, areas, sparse.csr_array(inside))
+    if shared is None:
+        return
+    twice = (people[shared.pairs] * shared.shares).min(axis=1)
+    if not twice.any():
+        return
+    n = len(shared.pairs)
+    warn(
+        InputWarning(
+            f"{count(n, 'pair')} of areas of the exposure {'overlaps' if n == 1 else 'overlap'}, where the column "
+            f"{column!r} of both is added up: {shared.words(lambda k: f'{number(twice[k])} in both')}. About "
+            f"{number(twice.sum())} of {number(people.sum())} are counted twice.",
+            option="exposure",
+            found=float(twice.sum()),
+            remedy="Give the finest areas only, or the rest of the larger ones.",
+        )
+    )
 
 
 def next_to_none(exposure: np.ndarray, node_areas: np.ndarray) -> np.ndarray:
@@ -881,6 +929,12 @@ class Inputs:
         if fill_missing not in (None, "mean"):
             raise DataError(
                 f"fill_missing is None or 'mean'; found {fill_missing!r}.", option="fill_missing", found=fill_missing
+            )
+        if fill_missing is not None and covariates is None:
+            raise DataError(
+                f"{option('fill_missing')} has no effect without {option('covariates')}.",
+                option="fill_missing",
+                remedy=f"Leave {option('fill_missing')} out.",
             )
         usual = None if part_of is None else part_of.usual
         reading = Reading(domain, fill_missing, usual, periods, time, date_format)

@@ -12,6 +12,7 @@ import pandas as pd
 from geobgp.data.persons import place_rows
 from geobgp.errors import DataError, InputWarning, option, warn
 from geobgp.text import count, listed, number
+from geobgp.validation import LEAST, MOST_EVENTS, refuse_huge
 
 if TYPE_CHECKING:
     from geobgp.data.counts import Counts
@@ -21,8 +22,6 @@ if TYPE_CHECKING:
 #: Fewer places than these are refused; from fewer than those little can be learned.
 FEWEST_PLACES, FEW_PLACES = 5, 30
 _PLACES = ("place", "places")
-#: Larger values, whose squares cannot be added up, are refused.
-MOST = 1e100
 #: Numbers that often stand for no value.
 CODES = (-99999, -9999, -999, -99, 999, 9999, 99999)
 
@@ -232,12 +231,13 @@ def values_of(table: Any, name: str) -> tuple[np.ndarray, dict[str, int]]:
     values = column_of(table, name, "samples", "value").to_numpy()
     lacking = int(np.isnan(values).sum())
     known = values[np.isfinite(values)]
-    if known.size and np.abs(known).max() > MOST:
+    refuse_huge("value", known, f"The column {name!r}")
+    if known.size and 0.0 < np.abs(known).max() < LEAST:
         raise DataError(
-            f"Values as large as {np.abs(known).max():.1e} are too large to compute with (column {name!r}).",
+            f"All values are below {LEAST:g} (column {name!r}): too small to compute with.",
             option="value",
             found=float(np.abs(known).max()),
-            remedy="Write them in a larger unit.",
+            remedy="Write them in a smaller unit.",
         )
     _warn_of_codes(known, name)
     return values, ({"without_value": lacking} if lacking else {})
@@ -275,6 +275,7 @@ def positives_of(table: Any, positive: str, tested: str) -> tuple[np.ndarray, np
     y = column_of(table, positive, "surveys", "positive").to_numpy()
     n = column_of(table, tested, "surveys", "tested").to_numpy()
     known = np.isfinite(y) & np.isfinite(n)
+    refuse_huge("tested", n[known], f"The column {tested!r}", MOST_EVENTS)
     checks: Sequence[tuple[str, np.ndarray, str, str]] = (
         ("positive", known & (y < 0), "{} fewer than no positives", "Give numbers of people."),
         ("tested", known & (n < 0), "{} fewer than nobody tested", "Give numbers of people."),

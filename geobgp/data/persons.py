@@ -14,9 +14,9 @@ import numpy as np
 import pandas as pd
 
 from geobgp.data.counts import Counts, Tally, about_places, read_points
-from geobgp.data.effects import Effects, Term, indicators, is_categorical, refuse_intercept
+from geobgp.data.effects import Effects, Term, indicators, is_categorical, refuse_intercept, warn_correlated
 from geobgp.data.periods import OUTSIDE, UNTIMED, Clock, texts_of
-from geobgp.data.points import Stream, csv_format, csv_tables
+from geobgp.data.points import Stream, check_layer, csv_format, csv_tables
 from geobgp.errors import DataError, DroppedPointsWarning, GeobgpError, GeometryError, InputWarning, option, warn
 from geobgp.files import check_exists, driver_errors, frame_of, kind_of, read_vector, split_layer
 from geobgp.land.crs import transform
@@ -319,6 +319,8 @@ def split_status(table: Any, status: str) -> dict[str, Any]:
 def read_table(source: Any, what: str, layer: str | None = None) -> Any:
     """Return persons as a table (or an array of coordinates), from memory or a file (and a layer of it)."""
     if not isinstance(source, str | Path):
+        if layer is not None:
+            check_layer(source, layer)
         source = frame_of(source)
         if isinstance(source, pd.DataFrame) or hasattr(source, "geometry"):
             return source
@@ -330,6 +332,8 @@ def read_table(source: Any, what: str, layer: str | None = None) -> Any:
                 option=what,
             )
         return array
+    if layer is not None:
+        check_layer(source, layer)
     path = split_layer(str(source))[0]
     check_exists(path, what)
     if kind_of(path) == "table":
@@ -586,7 +590,11 @@ def confounder_effects(table: pd.DataFrame) -> Effects:
             )
     effects = Effects.of(list(columns), means, scales)
     own = np.array(list(columns.values())).reshape(-1, len(table)).T
-    return replace(effects, columns=effects.standardised(own))
+    effects = replace(effects, columns=effects.standardised(own))
+    owners = np.array([term.covariate for term in effects.terms], dtype=object)
+    even = np.full(len(table), 1.0 / len(table))
+    warn_correlated(effects.terms, owners, effects.columns[:, 1:], even, "confounder")
+    return effects
 
 
 def _levels(values: pd.Series, name: str) -> Mapping[Term, np.ndarray]:

@@ -282,7 +282,7 @@ class Stream:
             self.total = len(points)
             return [points]
         if isinstance(points, Iterable) and not isinstance(points, (pd.Series, np.ndarray, bytes, dict)):
-            return points
+            return _at_least_one(points)
         raise GeometryError(
             "points: expected a GeoDataFrame, a GeoSeries, a DataFrame, a (k, 2) array, a path, or an "
             f"iterable of such tables; found {type(points).__name__}."
@@ -327,10 +327,12 @@ class Stream:
                     found=name,
                 )
         if isinstance(table, gpd.GeoSeries) or _has_geometry(table):
+            self._no_columns("their shapes")
             return _RawPoints(table.geometry.to_numpy(), table.crs or o.crs, columns)
         if isinstance(table, pd.DataFrame):
             return _RawPoints(*self._coordinates(table), columns)
         if _is_coordinates(table):
+            self._no_columns("an array without names")
             try:
                 numbers = np.asarray(table, float)
             except (TypeError, ValueError):
@@ -342,6 +344,17 @@ class Stream:
             "points: each chunk must be a GeoDataFrame, a GeoSeries, a DataFrame with named coordinates "
             f"or a (k, 2) array; found {type(table).__name__}."
         )
+
+    def _no_columns(self, what: str) -> None:
+        """Refuse columns of coordinates where these are read from something else."""
+        for name in ("longitude", "latitude", "easting", "northing"):
+            if (column := getattr(self.options, name)) is not None:
+                raise DataError(
+                    f"{option(name)} names a column, and the coordinates are those of {what}.",
+                    option=name,
+                    found=column,
+                    remedy="Leave it out, or give a table without shapes: frame.drop(columns=frame.geometry.name).",
+                )
 
     def _wanted(self, columns: Any) -> list[str]:
         """Return the columns to read besides the geometry; refuse those that are not there."""
@@ -448,6 +461,8 @@ class Stream:
         column, about = parquet_geometry(file.metadata)
         encoding = about.get("encoding", "WKB").lower()
         wanted = self._wanted(file.schema_arrow.names)
+        if column:
+            self._no_columns("its shapes")
         if column and encoding not in ("wkb", "point"):
             yield read_vector(source.path, "points", columns=wanted)
             return
@@ -459,6 +474,7 @@ class Stream:
             yield batch.to_pandas() if column is None else self._arrow(batch, column, encoding, crs)
 
     def _ogr(self, path: str, layer: str | None) -> Iterator[_RawPoints]:
+        self._no_columns("its shapes")
         layer, file = pick_layer(path, layer, "points"), ogr_name(path)
         info = pyogrio.read_info(file, layer=layer)
         self.total = None if info["features"] < 0 else int(info["features"])
@@ -521,6 +537,45 @@ def _wkb_points(binary: Any) -> np.ndarray | None:
     if (records[:, :5] != (1, 1, 0, 0, 0)).any():  # little-endian, type 1: a point in two dimensions
         return None
     return np.ascontiguousarray(records[:, 5:]).view("<f8")
+
+
+def _at_least_one(parts: Iterable[Any]) -> Iterator[Any]:
+    """Yield tables; refuse an iterable that has none, such as an iterator that was read before."""
+    none = True
+    for part in parts:
+        none = False
+        yield part
+    if none:
+        raise DataError(
+            "points: the iterable gives no table at all.",
+            option="points",
+            found=0,
+            remedy="An iterator can be read once: give a list, or a new one.",
+        )
+
+
+def check_snap(on_water: str, max_snap: float | None) -> None:
+    """Refuse a limit of moves where nothing is moved."""
+    if max_snap is not None and on_water != "nearest":
+        raise DataError(
+            f"{option('max_snap')} has no effect: {option('on_water', on_water)} moves no points.",
+            option="max_snap",
+            found=max_snap,
+            remedy=f"Leave out one of them; {option('on_water', 'nearest')} moves points.",
+        )
+
+
+def check_layer(points: Any, layer: str) -> None:
+    """Refuse a layer of what has none: tables in memory and text files."""
+    in_file = isinstance(points, (str, Path))
+    if not in_file or kind_of(points) in ("table", "parquet"):
+        what = f"{points} has none" if in_file else f"a {type(points).__name__} has none"
+        raise DataError(
+            f"{option('layer')} is one of a file with several layers; {what}.",
+            option="layer",
+            found=layer,
+            remedy=f"Leave it out; of another file, name the layer in its path: FILE|layername={layer}.",
+        )
 
 
 def argument(name: str, python: str | None = None) -> str:

@@ -17,7 +17,7 @@ import shapely
 from affine import Affine
 
 from geobgp.errors import CRSError, DataError, InputWarning, warn
-from geobgp.files import check_direct, remember_read
+from geobgp.files import open_raster_file, remember_read
 from geobgp.land.crs import check_place, transform_xy
 from geobgp.land.pieces import cover, split_with_owner
 from geobgp.text import count, number, percent
@@ -97,9 +97,8 @@ def open_raster(source: Any, band: int | None, nodata: float | None) -> Iterator
         from rasterio.windows import Window
 
         path, band = split_band(source, band)
-        check_direct(path, "raster")
         try:
-            opened = rasterio.open(path)
+            opened = open_raster_file(path)
         except rasterio.errors.RasterioIOError as error:
             raise DataError(f"{path} cannot be read as a raster: {error}") from error
         remember_read(path)

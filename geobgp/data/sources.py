@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ from scipy.spatial import cKDTree
 from geobgp.data.periods import OUTSIDE, Clock
 from geobgp.data.rasters import ApartError
 from geobgp.errors import DataError, InputWarning, option, warn
-from geobgp.land.regions import area_shares
+from geobgp.land.regions import Shared, area_shares, name_column, shared_land
 from geobgp.text import count, listed, percent
 
 if TYPE_CHECKING:
@@ -44,6 +44,23 @@ EXPOSURE, EFFORT = Key("exposure"), Key("effort")
 def is_shapes(value: Any) -> bool:
     """Whether something is a table of shapes."""
     return isinstance(value, pd.DataFrame) and hasattr(value, "geometry") and hasattr(value, "crs")
+
+
+def are_numbers(values: Any) -> bool:
+    """Whether values are real numbers, Python's own among them; text that could be read as numbers is none.
+
+    Examples
+    --------
+    >>> are_numbers(pd.Series([1, None], dtype=object)), are_numbers(pd.Series(["1"])), are_numbers(np.array([1j]))
+    (True, False, False)
+    """
+    series = pd.Series(values, dtype=object) if isinstance(values, (list, tuple)) else values
+    if pd.api.types.is_complex_dtype(series.dtype):
+        return False
+    if pd.api.types.is_numeric_dtype(series.dtype):
+        return True
+    plain = {"integer", "floating", "mixed-integer-float", "decimal", "boolean"}
+    return series.dtype.kind == "O" and pd.api.types.infer_dtype(series, skipna=True) in plain
 
 
 # -- What is given for each period ---------------------------------------------------------------------------
@@ -247,6 +264,39 @@ class Gaps:
         warn(InputWarning(f"{text}; {then}.", **facts))
 
 
+def _judge_shared(key: Key, shared: Shared | None, values: np.ndarray) -> None:
+    """Refuse polygons that are there twice, and tell of others that overlap with different values."""
+    if shared is None:
+        return
+    what = f"covariate {key.name!r}" if key.option == "covariates" else key.option
+    twice = shared.shares.min(axis=1) > 1.0 - SLIVERS
+    if twice.any():
+        i, j = shared.pairs[twice][0]
+        n = len(np.unique(shared.pairs[twice].max(axis=1)))
+        raise DataError(
+            f"{shared.names[i]} and {shared.names[j]} of the {what} are the same land: {count(n, 'row')} too many.",
+            option=key.option,
+            found=n,
+            remedy="Leave the repeated rows out.",
+        )
+    one, other = values[shared.pairs].swapaxes(0, 1)
+    differ = ~np.isclose(one, other, equal_nan=True).all(axis=1)
+    if not differ.any():
+        return
+    shared = replace(shared, pairs=shared.pairs[differ], shares=shared.shares[differ])
+    n, part = len(shared.pairs), shared.shares.max(axis=1)
+    warn(
+        InputWarning(
+            f"{count(n, 'pair')} of polygons of the {what} with different values "
+            f"{'overlaps' if n == 1 else 'overlap'}, and their mean is taken there: "
+            f"{shared.words(lambda k: f'{percent(part[k])} of the smaller')}.",
+            option=key.option,
+            found=float(part.max()),
+            remedy="Give each piece of land one value.",
+        )
+    )
+
+
 # -- Reading -------------------------------------------------------------------------------------------------
 
 
@@ -358,7 +408,27 @@ class Reading:
                 found=len(codes) - pairs,
                 remedy="Give one row for each.",
             )
+        self._tell_repeats(name, frame, codes * table.shape[1] + area)
         return frame.iloc[np.unique(area, return_index=True)[1]], table
+
+    def _tell_repeats(self, name: str, frame: gpd.GeoDataFrame, pair: np.ndarray) -> None:
+        """Tell of pairs of an area and a period that have more rows than others, which are added up."""
+        times = np.bincount(np.unique(pair, return_inverse=True)[1])
+        if self.usual is not None or times.max() == (usual := int(np.median(times))):
+            return
+        more = np.isin(pair, np.unique(pair)[times > usual])
+        column = name_column(frame)
+        who = np.flatnonzero(more) if column is None else frame[column].to_numpy()[more]
+        n = int((times > usual).sum())
+        warn(
+            InputWarning(
+                f"{count(n, 'pair')} of an area and a period {'has' if n == 1 else 'have'} more rows in the {name} "
+                f"than others, which are added up: {listed(dict.fromkeys(map(str, who)), 3)}.",
+                option=name,
+                found=n,
+                remedy="Leave out rows that are there twice, if they are of the same people.",
+            )
+        )
 
     @contextmanager
     def apart(self) -> Iterator[None]:
@@ -373,11 +443,14 @@ class Reading:
         """Return no value at any node."""
         return np.full(self.domain.n_nodes, np.nan)
 
-    def means(self, frame: gpd.GeoDataFrame, values: np.ndarray) -> np.ndarray:
+    def means(self, key: Key, frame: gpd.GeoDataFrame, values: np.ndarray) -> np.ndarray:
         """Return means by land at the nodes, (n_nodes, k), of values of polygons (n_polygons, k); NaN without any."""
         if len(frame) == 0 and self.usual is not None:
             return np.full((self.domain.n_nodes, values.shape[1]), np.nan)
-        shares = area_shares(self.domain, frame).T
+        shares = area_shares(self.domain, frame)
+        if self.usual is None:
+            _judge_shared(key, shared_land(self.domain, frame, shares), values)
+        shares = shares.T
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.asarray((shares @ np.nan_to_num(values)) / (shares @ np.isfinite(values).astype(float)))
 

@@ -376,6 +376,10 @@ class Engine:
         return lambda weights: _scaled(e2, product(_scaled(e2, weights)))
 
 
+class BrokenDownError(DataError, np.linalg.LinAlgError):
+    """A posterior precision that is not finite."""
+
+
 class _Bordered:
     """Weights and fixed effects together, solved through the Schur complement of the fixed effects."""
 
@@ -413,14 +417,16 @@ def cholesky(precision: np.ndarray) -> np.ndarray:
         raise np.linalg.LinAlgError("the posterior precision is not finite")
     chol, info = lapack.dpotrf(precision, lower=1, clean=1)
     # Only rounding can fail it, where sites or scales are huge: then a little is added to the diagonal.
-    extra = float(np.finfo(float).eps) * len(precision) * float(np.diag(precision).max())
-    while info != 0 and np.isfinite(extra):
-        with np.errstate(over="ignore"):
-            precision = precision + extra * np.eye(len(precision))
+    extra = np.finfo(float).eps * len(precision) * float(np.diag(precision).max())
+    while info != 0 and 0.0 < extra < 1e300:
+        precision = precision + extra * np.eye(len(precision))
         extra *= 10.0
         chol, info = lapack.dpotrf(precision, lower=1, clean=1)
     if info != 0:
-        raise np.linalg.LinAlgError("the posterior precision is not finite")
+        raise BrokenDownError(
+            "The fit broke down: its numbers cannot be computed with.",
+            remedy="Look for counts, exposures or covariates that are far larger than all others.",
+        )
     return np.asarray(chol)
 
 

@@ -17,6 +17,8 @@ from geobgp.validation import a as is_a
 
 #: The largest grid that `Grid.from_bounds` makes, in cells (land and water together).
 MAX_CELLS = 50_000_000
+#: Rows or columns from the origin beyond which their edges are no longer told apart.
+MOST_EDGES = 1e12
 
 
 def _bounds(value: Any) -> tuple[float, ...]:
@@ -102,6 +104,14 @@ class Grid:
         """
         west, south, east, north = bounds
         h = cell_size
+        if not max(abs(edge) for edge in bounds) / h < MOST_EDGES:
+            raise SizeError(
+                f"A cell size of {h:g} is too small for places as far from the origin as "
+                f"{max(abs(edge) for edge in bounds):g}: cells cannot be told apart.",
+                option="cell_size",
+                found=h,
+                remedy=f"Use a larger {option('cell_size')}.",
+            )
         # A shore that lies on a grid line up to rounding does not open one more row of empty cells.
         slack = 1e-9
         col0, col1 = math.floor(west / h + slack), math.ceil(east / h - slack)

@@ -35,6 +35,7 @@ from geobgp.land.crs import (
     unwrap,
 )
 from geobgp.text import count, listed, number
+from geobgp.validation import LEAST, MOST
 
 _POLYGONS, _LINES = (3, 6), (1, 2, 5)
 
@@ -69,6 +70,9 @@ def read_polygons(source: Any, what: str = "land", *, layer: str | None = None) 
     """
     series, notes = _clean(_read(source, what, layer), what, _POLYGONS, "polygons")
     geoms = _mended(series, what, notes)
+    size = float(np.abs(shapely.total_bounds(geoms)).max())
+    if 0.0 < size < LEAST or size > MOST:
+        raise _refused(what, f"coordinates as large as {size:g} cannot be computed with.", "Give them in metres.")
     invalid = ~shapely.is_valid(geoms)
     if invalid.any():
         geoms[invalid] = repair(geoms[invalid])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,12 @@ if TYPE_CHECKING:
 _TILE_VERTICES = 256
 #: Shares of a node or of a cell that are no more than rounding errors of two borders that are the same.
 _ROUNDING = 1e-9
+#: How near a border a point lies on it, in cells: as near as projections of two drawings of one border are.
+_ON_BORDER = 1e-6
+#: Share of a polygon that borders drawn apart may give to its neighbour as well.
+DRAWN_APART = 0.05
+#: Share of a node in more than one polygon from which on these are looked at.
+_CROWDED = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,7 +182,10 @@ def merged(frame: gpd.GeoDataFrame, by: str) -> gpd.GeoDataFrame:
 
 
 def count_inside(domain: Domain, regions: gpd.GeoDataFrame, points: np.ndarray) -> np.ndarray:
-    """Return the weight of the points inside each region.
+    """Return the weight of the points inside each region; a point on a border lies on one side of it.
+
+    That is the side of the middle of its node, so that no event of regions that share a border is counted twice, and
+    none is lost.
 
     Parameters
     ----------
@@ -187,9 +196,32 @@ def count_inside(domain: Domain, regions: gpd.GeoDataFrame, points: np.ndarray) 
         Easting and northing in the domain's CRS, and weight.
     """
     geometries = _in_plane(regions, domain, "regions")[0]
-    tree = shapely.STRtree(shapely.points(points[:, :2]))
+    xy, near = points[:, :2], _ON_BORDER * domain.cell_size
+    tree = shapely.STRtree(shapely.points(xy))
     region, point = tree.query(geometries, predicate="intersects")
+    touched, edge = tree.query(shapely.boundary(geometries), predicate="dwithin", distance=near)
+    if len(edge):
+        clear = ~np.isin(point, edge)
+        region, point = region[clear], point[clear]
+        for side in (1.0, -1.0):  # the other side where beyond the border there is no region
+            rest = np.setdiff1d(edge, point)
+            moved = shapely.points(xy[rest] + 4.0 * side * near * _inwards(domain, xy[rest]))
+            found, which = shapely.STRtree(moved).query(geometries, predicate="intersects")
+            region, point = np.r_[region, found], np.r_[point, rest[which]]
+        rest, first = np.unique(edge, return_index=True)
+        lost = ~np.isin(rest, point)
+        region, point = np.r_[region, touched[first[lost]]], np.r_[point, rest[lost]]
     return np.bincount(region, points[point, 2], len(geometries))
+
+
+def _inwards(domain: Domain, xy: np.ndarray) -> np.ndarray:
+    """Return directions from points to the middle of their nodes, turned a little: few borders run so."""
+    node = domain.node_at(xy)
+    way = np.where((node >= 0)[:, None], domain.node_points[np.maximum(node, 0)] - xy, 0.0)
+    length = np.hypot(*way.T)
+    way = np.where((length > 0)[:, None], way / np.where(length > 0, length, 1.0)[:, None], [1.0, 0.0])
+    turn = np.array([[np.cos(0.1), np.sin(0.1)], [-np.sin(0.1), np.cos(0.1)]])
+    return np.asarray(way @ turn)
 
 
 def name_column(frame: gpd.GeoDataFrame) -> Any:
@@ -393,6 +425,81 @@ def spread_density(
     total = ground.sum(axis=1)
     per_area = np.divide(kept, total, out=np.zeros(len(kept)), where=total > 0)
     return per_area, sparse.csr_array(sparse.diags_array(per_area) @ ground)
+
+
+@dataclass(frozen=True, eq=False)
+class Shared:
+    """Land that polygons share.
+
+    Attributes
+    ----------
+    pairs : (k, 2) int array
+        Rows of polygons that overlap, the largest part of the smaller one first.
+    shares : (k, 2) array
+        Which share of each of the two it is.
+    names : list of str
+        Of all rows.
+    """
+
+    pairs: np.ndarray
+    shares: np.ndarray
+    names: list[str]
+
+    def words(self, what: Callable[[int], str], most: int = 3) -> str:
+        """Return the first pairs by name, and what is to be said of each."""
+        said = [
+            f"{self.names[i]} and {self.names[j]} ({what(k)})" for k, (i, j) in enumerate(self.pairs[:most].tolist())
+        ]
+        more = len(self.pairs) - len(said)
+        return ", ".join(said) + (f" and {more:,} more" if more else "")
+
+
+def shared_land(domain: Domain, frame: gpd.GeoDataFrame, inside: sparse.csr_array) -> Shared | None:
+    """Return which polygons share land, by more than borders that were drawn apart do; None where none do.
+
+    A table that has every polygon as often as every other one, such as one of people by sex, shares nothing by that.
+
+    Parameters
+    ----------
+    domain : Domain
+    frame : GeoDataFrame
+        Checked by `read_regions`.
+    inside : (n_regions, n_nodes) sparse array
+        The share of every node's land in each.
+
+    Examples
+    --------
+    >>> domain = Domain.from_polygons(shapely.box(0, 0, 9, 2), cell_size=1, crs="local")
+    >>> both = read_regions([shapely.box(0, 0, 5, 2), shapely.box(4, 0, 9, 2)], domain)
+    >>> shared_land(domain, both, area_shares(domain, both)).words(lambda k: "1 km²")
+    'row 0 and row 1 (1 km²)'
+    """
+    crowded = np.flatnonzero(np.asarray(inside.sum(axis=0)).ravel() > 1.0 + _CROWDED)
+    if not len(crowded):
+        return None
+    some = np.asarray(inside.tocsc()[:, crowded].sum(axis=1)).ravel() > 0
+    geometries = np.asarray(frame.geometry.to_numpy(), dtype=object)
+    shape = pd.factorize(pd.Series(shapely.to_wkb(shapely.normalize(geometries))))[0]
+    first = np.zeros(len(frame), bool)
+    first[np.unique(shape, return_index=True)[1]] = True
+    times = np.bincount(shape)
+    rows = np.flatnonzero(some & (first | (times.min() < times.max())))
+    plane = _in_plane(frame.iloc[rows], domain, "regions")[0]
+    one, other = shapely.STRtree(plane).query(plane, predicate="intersects")
+    one, other = one[one < other], other[one < other]
+    size = shapely.area(plane)
+    both = shapely.area(shapely.intersection(plane[one], plane[other]))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        shares = np.nan_to_num(both[:, None] / np.c_[size[one], size[other]])
+    order = np.argsort(-shares.max(axis=1), kind="stable")
+    order = order[shares.max(axis=1)[order] > DRAWN_APART]
+    if not len(order):
+        return None
+    column = name_column(frame)
+    names = [f"row {k}" for k in frame.index]
+    if column is not None and frame[column].is_unique:
+        names = frame[column].astype(str).tolist()
+    return Shared(rows[np.c_[one, other][order]], shares[order], names)
 
 
 def dry_areas(domain: Domain, regions: Any, what: str = "regions") -> tuple[np.ndarray, np.ndarray]:

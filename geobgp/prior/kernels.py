@@ -81,7 +81,8 @@ class PCPrior:
 
 
 #: A parameter of a kernel.
-_LEARNED = replace(real(above=0.0), words="a positive number or None (learn it)")
+_SIZE = replace(real(least=1e-20, most=1e20), words="a positive number, from 1e-20 to 1e20")
+_LEARNED = replace(_SIZE, words="a positive number (from 1e-20 to 1e20) or None (learn it)")
 
 
 @dataclass(frozen=True)
@@ -157,7 +158,7 @@ class Kernel(ABC):
             object.__setattr__(self, name, check(name, getattr(self, name), _LEARNED))
         a("PCPrior", "NormalPrior")("prior", self.prior)
 
-    @validated(lengthscale=real(above=0.0), sd=real(above=0.0))
+    @validated(lengthscale=_SIZE, sd=_SIZE)
     def with_parameters(self, lengthscale: float, sd: float) -> Self:
         """Return the same kernel with both parameters fixed."""
         return replace(self, lengthscale=float(lengthscale), sd=float(sd))  # type: ignore[type-var]

@@ -42,7 +42,7 @@ from geobgp.errors import (
     option,
     warn,
 )
-from geobgp.files import as_frame, check_direct
+from geobgp.files import as_frame, open_raster_file
 from geobgp.inference.engine import engine_for
 from geobgp.inference.problem import PlaceProblem, hyper_for
 from geobgp.inference.relinearise import fit_problem
@@ -616,12 +616,9 @@ def _digest(inputs: TileInputs, areas: Mapping[Key, Areas], domain: Domain) -> s
 
 def _raster_digest(path: str, domain: Domain) -> bytes:
     """Return a hash of a raster: of its files where they are at hand, else of its values around the land."""
-    import rasterio
-
     digest = hashlib.blake2b(digest_size=16)
     file, band = split_band(path)
-    check_direct(file, "raster")
-    with rasterio.open(file) as opened:
+    with open_raster_file(file) as opened:
         files = sorted(Path(name) for name in opened.files if not name.endswith(_BESIDE))
         facts = (opened.shape, tuple(opened.transform), opened.nodatavals, opened.scales, opened.offsets, band)
         digest.update(repr(facts).encode() + (b"" if opened.crs is None else opened.crs.to_wkt().encode()))

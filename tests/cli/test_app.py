@@ -447,7 +447,7 @@ def test_info_mistakes(files, say, tmp_path):
         (tmp_path / "gone.tif", "There is no file"),
         (tmp_path, "without summary.json"),
         (files.empty_csv, "is empty"),
-        (files.text_gpkg, "neither a raster, a vector file nor a posterior"),
+        (files.text_gpkg, "text.gpkg cannot be read as a vector file: it is called .gpkg"),
         (f"{files.layers_gpkg}|layername=birds", "no layer 'birds'"),
     ):
         code, _, err = say("info", source)

@@ -54,9 +54,9 @@ def test_tables(tmp_path):
 
 
 def test_what_is_nothing_of_this(tmp_path):
-    (tmp_path / "a.gpkg").write_text("Nothing.")
+    (tmp_path / "a.dat").write_text("Nothing.")
     with pytest.raises(GeobgpError, match="neither a raster, a vector file nor a posterior"):
-        describe(tmp_path / "a.gpkg")
+        describe(tmp_path / "a.dat")
     with pytest.raises(GeobgpError, match="no results there"):
         describe(tmp_path)
 

@@ -136,8 +136,11 @@ def test_effort_by_period_is_read_like_an_exposure(domain, years, tmp_path):
         frame.to_file(path)
     long = pd.concat([frame.assign(year=label) for frame, label in zip(frames, years.labels, strict=True)])
     by_label = dict(zip(reversed(years.labels), reversed(frames), strict=True))
-    for source in (rows, list(rows), frames, by_label, paths, long.sample(frac=1.0, random_state=0)):
-        found = node_effort(source, domain, None if source is rows else "effort", time="year", periods=years)
+    for column, source in (
+        (None, rows), (None, list(rows)), ("effort", frames), ("effort", by_label), ("effort", paths),
+        ("effort", long.sample(frac=1.0, random_state=0)),
+    ):  # fmt: skip
+        found = node_effort(source, domain, column, time="year", periods=years)
         np.testing.assert_allclose(found, rows, atol=1e-9)
     still = node_effort(frames[1], domain, time="year", periods=years)
     np.testing.assert_allclose(still, rows[1])

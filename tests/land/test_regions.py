@@ -9,9 +9,11 @@ import shapely
 from posteriors import island
 from scipy import sparse, stats
 
+from geobgp.data.counts import bin_points
 from geobgp.errors import CRSError, DataError, GeobgpWarning, GeometryError
 from geobgp.land import regions as totals
 from geobgp.land.domain import Domain
+from geobgp.land.regions import count_inside, read_regions
 
 LAND = shapely.union_all([shapely.Point(0, 0).buffer(5), shapely.Point(7.5, 2).buffer(1.6)])
 RIVER = shapely.LineString([(-6, 0.63), (6, -1.1)]).buffer(0.03)
@@ -136,7 +138,7 @@ def test_reading_and_refusals(domain, tmp_path):
     with pytest.raises(GeometryError, match="there is no file"):
         totals.read_regions(tmp_path / "none.gpkg", place)
     (tmp_path / "text.gpkg").write_text("nothing")
-    with pytest.raises(GeometryError, match="cannot be read"):
+    with pytest.raises(GeometryError, match="does not begin as such a file does"):
         totals.read_regions(tmp_path / "text.gpkg", place)
     with pytest.raises(CRSError, match=r"The regions have no .*set_crs\(4326\)"):
         totals.read_regions(gpd.GeoSeries([shapely.box(0, 0, 1, 1)]), place)
@@ -188,3 +190,26 @@ def test_sums_of_samples_in_blocks():
     samples, weights = rng.random((25, 7)), sparse.csr_array(rng.random((3, 7)))
     got = totals.sum_samples(iter([samples[:10], samples[10:]]), weights)
     np.testing.assert_allclose(got, samples @ weights.toarray().T)
+
+
+def test_every_event_on_a_border_is_counted_once():
+    """Points on all borders and corners of regions that share them, on a plane and in degrees; nested ones in each."""
+    domain = Domain.from_polygons(shapely.box(0, 0, 10, 10), cell_size=1, crs="local")
+    places = np.array([[x, y, 1.0] for x in range(11) for y in range(11)])
+    quarters = [shapely.box(x, y, x + 5, y + 5) for x in (0, 5) for y in (0, 5)]
+    halves = [shapely.Polygon([(0, 0), (10, 10), (0, 10)]), shapely.Polygon([(0, 0), (10, 10), (10, 0)])]
+    for regions in (quarters, halves):
+        found = count_inside(domain, read_regions(regions, domain), places)
+        assert found.sum() == 121 and found.min() >= 20
+    nested = [shapely.box(0, 0, 5, 10), shapely.box(0, 0, 10, 10), shapely.box(0, 0, 10, 10)]
+    assert count_inside(domain, read_regions(nested, domain), places).tolist() == [55, 121, 121]
+    alone = [shapely.box(2, 2, 4, 4)]  # a border beyond which there is no region
+    assert count_inside(domain, read_regions(alone, domain), places) == 9
+
+    land = gpd.GeoSeries([shapely.box(5, 50, 6, 51)], crs=4326)
+    domain = Domain.from_polygons(land, cell_size=5000)
+    lon, lat = (v.ravel() for v in np.meshgrid(np.linspace(5, 6, 9), np.linspace(50, 51, 9)))
+    counts = bin_points(gpd.GeoSeries.from_xy(lon, lat, crs=4326), domain, keep_coordinates=True, max_snap=20_000)
+    quarters = [shapely.box(5 + x, 50 + y, 5.5 + x, 50.5 + y) for x in (0, 0.5) for y in (0, 0.5)]
+    regions = read_regions(gpd.GeoDataFrame(geometry=quarters, crs=4326), domain)
+    assert count_inside(domain, regions, counts.counted).sum() == 81

@@ -20,6 +20,7 @@ from geobgp import (
     DataError,
     Domain,
     FullRank,
+    GeobgpError,
     GeometryError,
     HarmonicBasis,
     Matern,
@@ -27,6 +28,7 @@ from geobgp import (
     SizeError,
     bin_areas,
     bin_points,
+    compare,
     map_intensity,
     map_prevalence,
     map_risk,
@@ -34,6 +36,7 @@ from geobgp import (
 )
 from geobgp.cli.app import main
 from geobgp.data.measurements import values_of
+from geobgp.data.persons import Groups, place_persons, split_status
 from geobgp.errors import DroppedPointsWarning, InputWarning
 from geobgp.land.regions import area_shares
 
@@ -544,7 +547,9 @@ def test_a_slip_of_voronoi_is_named():
 
 
 def test_values_too_large_to_compute_with_are_refused():
-    with pytest.raises(DataError, match=r"^Values as large as 2\.0e\+302 are too large to compute with"):
+    with pytest.raises(
+        DataError, match=r"^The column .v.: numbers as large as 2\.0e\+302 are too large to compute with"
+    ):
         map_values(people(1, v=np.linspace(1, 200, 200) * 1e300), box(0, 0, 8, 4), value="v", crs="local", cell_size=1)
 
 
@@ -599,3 +604,218 @@ def test_a_table_of_shares_of_words_is_refused(domain):
     shares = pd.DataFrame({"wood": ["much"] * domain.n_nodes, "field": ["little"] * domain.n_nodes})
     with pytest.raises(DataError, match="is a table of shares"):
         fixed_effects({"cover": Categorical(shares)}, domain)
+
+
+# -- the same land, or the same people, twice
+
+
+@pytest.mark.parametrize("second", [box(3, 0, 8, 4), box(0, 0, 8, 4)])
+def test_exposure_and_effort_that_overlap_are_told_of_with_names_and_amounts(domain, second):
+    shapes, inside = [box(0, 0, 4, 4), second], 400 * (1 if second.bounds[0] else 4) / 4
+    people = gpd.GeoDataFrame({"population": [400, 1000], "name": ["town", "county"]}, geometry=shapes)
+    words = rf"town and county \({inside:g} in both\)"
+    with pytest.warns(InputWarning, match=rf"1 pair of areas of the exposure overlaps.*{words}.*counted twice"):
+        node_exposure(people, domain)
+    seen = gpd.GeoDataFrame({"effort": [0.2, 0.8], "name": ["town", "county"]}, geometry=shapes)
+    with pytest.warns(InputWarning, match="different values overlaps, and their mean is taken there: town and county"):
+        LGCP(HarmonicBasis.compute(domain, 4), effort=seen, effort_column="effort")
+
+
+def test_a_district_twice_among_hundreds_is_told_of_and_an_exact_copy_is_refused(domain):
+    shapes = [box(k % 20 * 0.4, k // 20 * 0.2, k % 20 * 0.4 + 0.4, k // 20 * 0.2 + 0.2) for k in range(400)]
+    names = [f"d{k}" for k in range(400)]
+    plain = gpd.GeoDataFrame({"population": 10, "name": names}, geometry=shapes)
+    assert node_exposure(plain, domain)[0].sum() == pytest.approx(4000)
+    again = plain.iloc[[7]].assign(name="other")
+    with pytest.warns(InputWarning, match=r"d7 and other \(10 in both\)"):
+        node_exposure(pd.concat([plain, again], ignore_index=True), domain)
+    turned = plain.iloc[[7]].set_geometry([shapes[7].reverse()])
+    with pytest.raises(DataError, match="there already, the first row 400"):
+        node_exposure(pd.concat([plain, turned], ignore_index=True), domain)
+    by_sex = pd.concat([plain.assign(sex="f"), plain.assign(sex="m")], ignore_index=True)
+    assert node_exposure(by_sex, domain)[0].sum() == pytest.approx(8000)  # no word: all are there twice
+    counts = gpd.GeoDataFrame({"cases": 10, "name": [*names, "more"]}, geometry=[*shapes, box(0.4, 0.2, 1.0, 0.5)])
+    with pytest.warns(InputWarning, match=r"more than one area: d21 and more \(10 and 10 events\)"):
+        bin_areas(counts, domain, "cases")
+
+
+def test_an_effort_that_gives_one_land_twice_is_refused_and_dated_rows_too_many_are_told_of(domain):
+    seen = gpd.GeoDataFrame({"effort": [0.2, 0.8, 0.5]}, geometry=[QUARTERS[0], QUARTERS[0], box(2, 0, 8, 4)])
+    with pytest.raises(DataError, match="row 0 and row 1 of the effort are the same land: 1 row too many"):
+        LGCP(HarmonicBasis.compute(domain, 4), effort=seen)
+    dates = ["2020"] * 4 + ["2021"] * 5
+    people = gpd.GeoDataFrame(
+        {"population": 1.0, "name": [*NAMES, *NAMES, "again"], "year": dates},
+        geometry=[*QUARTERS, *QUARTERS, QUARTERS[3]],
+    )
+    with pytest.warns(InputWarning, match="1 pair of an area and a period has more rows .* added up: 'West', 'again'"):
+        node_exposure(people, domain, time="year", periods=Periods.calendar("year", 2020, 2021))
+
+
+# -- what is masked is missing, rows belong to their labels, objects that are numbers are numbers
+
+
+def test_masked_is_missing_everywhere(domain):
+    basis, n = HarmonicBasis.compute(domain, 4), domain.n_nodes
+    mask = np.arange(n) < 5
+    xy = np.ma.array(domain.node_points, mask=np.c_[mask, mask])
+    with pytest.warns(DroppedPointsWarning, match=f"5 of {n} rows .* have no point"):
+        assert bin_points(xy, domain).values.tolist() == (~mask).astype(float).tolist()
+    ones = np.ma.array(np.ones(n), mask=mask)
+    for use, words in (
+        (lambda: bin_points(domain.node_points, domain, weights=ones), "5 are negative, missing"),
+        (lambda: LGCP(basis, exposure=ones), "5 of 32 values are not"),
+        (lambda: LGCP(basis, exposure=[ones, ones]), "10 of 64 values are not"),
+        (lambda: LGCP(basis, effort=ones), "effort has no value at 5 of 32 nodes"),
+        (lambda: LGCP(basis, covariates={"x": np.ma.array(np.arange(n), mask=mask)}), "no value at 5 of 32 nodes"),
+        (lambda: LGCP(basis, covariates={"x": lambda xy: np.ma.array(xy[:, 0], mask=mask)}), "no value at 5 of 32"),
+        (lambda: LGCP(basis, covariates={"x": pd.Series([pd.NA] * 5 + [1] * (n - 5), dtype="Int64")}), "no value at 5"),
+    ):
+        with pytest.raises(DataError, match=words):
+            use()
+
+
+@pytest.mark.parametrize("kind", [object, "Float64", "double[pyarrow]"])
+def test_numbers_are_numbers_whatever_holds_them(domain, kind):
+    basis, x = HarmonicBasis.compute(domain, 4), np.arange(domain.n_nodes, dtype=float)
+    own = LGCP(basis, covariates={"x": x}).effects.columns
+    np.testing.assert_array_equal(LGCP(basis, covariates={"x": pd.Series(x).astype(kind)}).effects.columns, own)
+    quarters = gpd.GeoDataFrame({"p": pd.Series([1.0, 2.0, 3.0, 4.0]).astype(kind)}, geometry=QUARTERS)
+    assert node_exposure(quarters, domain)[0].sum() == pytest.approx(10)
+
+
+def test_rows_are_matched_by_their_labels_or_refused(domain):
+    basis, n = HarmonicBasis.compute(domain, 4), domain.n_nodes
+    x = pd.Series(np.arange(1.0, n + 1))
+    turned = x.iloc[::-1]
+    own, other = (LGCP(basis, exposure=v, effort=v / n, covariates=pd.DataFrame({"x": v})) for v in (x, turned))
+    np.testing.assert_array_equal(other.exposure, own.exposure)
+    np.testing.assert_array_equal(other.effort, own.effort)
+    np.testing.assert_array_equal(other.effects.columns, own.effects.columns)
+    for labels in (range(1, n + 1), [f"n{k}" for k in range(n)]):
+        for name in ("exposure", "covariates"):
+            strange = x.set_axis(list(labels))
+            with pytest.raises(DataError, match=f"index of {name} .* is not that of the nodes, 0 to 31"):
+                LGCP(basis, **{name: strange if name == "exposure" else {"x": strange}})
+    table = pd.DataFrame(domain.node_points, columns=["easting", "northing"])
+    np.testing.assert_array_equal(bin_points(table, domain, weights=turned).values, x)
+    with pytest.raises(DataError, match=r"index of weights .* is not that of the rows"):
+        bin_points(table.iloc[:5], domain, weights=x.iloc[10:15])
+
+
+# -- options without effect
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"exposure_column": "people"}, "exposure_column has no effect without exposure"),
+        ({"effort_column": "share"}, "effort_column has no effect without effort"),
+        ({"exposure": np.ones(32), "exposure_column": "people"}, "exposure_column belongs to polygons of exposure"),
+        ({"effort": np.ones(32), "effort_column": "share"}, "effort_column belongs to polygons of effort"),
+        ({"fill_missing": "mean"}, "fill_missing has no effect without covariates"),
+        ({"protect": "smooth"}, "protect has no effect without min_count"),
+        ({"on_water": "drop", "max_snap": 3.0}, "max_snap has no effect: on_water='drop' moves no points"),
+        ({"easting": "x", "northing": "y"}, "easting names a column, and the coordinates are those of an array"),
+        ({"layer": "bites"}, "layer is one of a file with several layers; a ndarray has none"),
+        ({"m": 4, "max_features": 10}, "max_features limits the features that are tried, and m=4"),
+        *(
+            ({"points": None, "areas": areas([9, 9, 9, 9]), "count": "cases", name: value}, f"{name} has no effect")
+            for name, value in (("weights", "w"), ("layer", "a"), ("on_water", "drop"), ("points_crs", 4326))
+        ),
+    ],
+)
+def test_an_option_without_effect_is_refused_with_the_reason(given, words):
+    points = np.random.default_rng(0).uniform((0, 0), (8, 4), (40, 2))
+    options = {"points": points, "land": box(0, 0, 8, 4), "crs": "local", "cell_size": 1.0, "max_seconds": 0.0}
+    with pytest.raises(DataError, match=re.escape(words)):
+        map_intensity(**(options | given))
+
+
+def test_options_without_effect_are_refused_elsewhere_too(domain, tmp_path, capsys):
+    for use, words in (
+        (lambda: LGCP(HarmonicBasis.compute(domain, 4), fill_missing="mean"), "fill_missing has no effect"),
+        (lambda: bin_areas(areas([1, 2, 3, 4]), domain, "cases", absent="zero"), "absent belongs to counts with dates"),
+        (lambda: bin_points(domain.node_points, domain, on_water="drop", max_snap=1.0), "max_snap has no effect"),
+        (lambda: bin_points(gpd.GeoSeries.from_xy([1], [1]), domain, easting="x", northing="y"), "easting names a col"),
+    ):
+        with pytest.raises(DataError, match=words):
+            use()
+    point = gpd.GeoDataFrame(geometry=gpd.points_from_xy([1], [1]), crs=32631)
+    point.to_file(tmp_path / "p.gpkg")
+    files = ["map", f"{tmp_path}/p.gpkg", "--land", f"{tmp_path}/p.gpkg", "-o", f"{tmp_path}/out"]
+    for words, message in (
+        (["--regions-by", "name"], "--regions-by has no effect without --regions"),
+        (["--exposure-column", "n"], "--exposure-column has no effect without --exposure"),
+        (["--fill-missing"], "--fill-missing has no effect without --covariate"),
+    ):
+        assert main([*files, *words]) == 1
+        assert message in capsys.readouterr().err
+    assert main(["simulate", "--posterior", "a.geobgp", "--cell-size", "3", "-o", "p.csv"]) == 1
+    assert "--cell-size has no effect with --posterior" in capsys.readouterr().err
+
+
+# -- extreme numbers
+
+
+def test_numbers_that_cannot_be_computed_with_are_refused(domain):
+    basis, n = HarmonicBasis.compute(domain, 4), domain.n_nodes
+    one = np.where(np.arange(n) == 3, 1e300, 1.0)
+    for use in (
+        lambda: LGCP(basis, exposure=one),
+        lambda: LGCP(basis, covariates={"x": one}),
+        lambda: LGCP(basis, effort=np.full(n, 1e-300)),
+        lambda: LGCP(basis).fit(one),
+        lambda: bin_points(domain.node_points, domain, weights=one),
+        lambda: bin_areas(areas([1e300, 1, 1, 1]), domain, "cases"),
+        lambda: bin_areas(areas([None, 1, 1, 1]), domain, "cases", suppressed=(1, 10**30)),
+        lambda: Matern(1.5, 1e-300, 1.0),
+        lambda: Matern(1.5, 1.0, 1e300),
+    ):
+        with pytest.raises(DataError, match=r"too large to compute with|zero everywhere|from 1e-20 to 1e20"):
+            use()
+    for size in (1e-300, 1e300):
+        with pytest.raises(GeobgpError, match="cell_size"):
+            Domain.from_polygons(box(0, 0, 8, 4), cell_size=size, crs="local")
+        with pytest.raises(GeobgpError, match="cell_size"):
+            map_intensity(domain.node_points, box(0, 0, 8, 4), cell_size=size, crs="local")
+        with pytest.raises(GeobgpError, match="cannot be computed with"):
+            Domain.from_polygons(box(0, 0, size, size), cell_size=size / 4, crs="local")
+    with pytest.raises(GeobgpError, match="The fit broke down"):
+        LGCP(basis, Matern(1.5, 2.0, 1.0)).fit(bin_areas(areas([1e15, 1, 1, 1]), domain, "cases"))
+    table = pd.DataFrame({"easting": [1, 2, 3, 4, 5], "northing": 1.0, "v": np.arange(5) * 1e-300})
+    with pytest.raises(DataError, match="All values are below 1e-100"):
+        values_of(table, "v")
+
+
+def test_maps_of_other_areas_with_the_same_numbers_are_not_compared(domain):
+    model = LGCP(HarmonicBasis.compute(domain, 16), Matern(1.5, 3.0, 0.5))
+    rows = [box(0, k, 8, k + 1) for k in range(4)]
+    one, other = (model.fit(bin_areas(areas([9, 7, 8, 6], shapes=s), domain, "cases")) for s in (QUARTERS, rows))
+    with pytest.raises(DataError, match="other areas, or other numbers in them"):
+        compare({"one": one, "other": other})
+
+
+def test_an_iterator_that_was_read_before_and_flags_for_people_are_refused(domain):
+    parts = (table for table in [domain.node_points])
+    assert bin_points(parts, domain).n_used == domain.n_nodes
+    with pytest.raises(DataError, match="the iterable gives no table at all"):
+        bin_points(parts, domain)
+    flags = gpd.GeoDataFrame({"population": [True, False, True, True]}, geometry=QUARTERS)
+    with pytest.raises(DataError, match="holds True and False, and no numbers"):
+        node_exposure(flags, domain)
+
+
+def test_confounders_that_say_the_same_are_named(domain):
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(
+        {"easting": rng.uniform(0, 8, 80), "northing": rng.uniform(0, 4, 80), "age": rng.uniform(20, 80, 80)}
+    )
+    table = table.assign(born=2020 - table["age"], status=np.arange(80) % 2)
+    with pytest.warns(InputWarning, match=r"The confounders 'age' and 'born' have a correlation of -1\.0000"):
+        Groups.of(
+            *(
+                place_persons(rows, domain, what, ["age", "born"])
+                for what, rows in split_status(table, "status").items()
+            )
+        )
