@@ -413,8 +413,12 @@ def cholesky(precision: np.ndarray) -> np.ndarray:
     """Return the lower factor of a posterior precision."""
     if not len(precision):
         return precision
+    broken = BrokenDownError(
+        "The fit broke down: the posterior precision is not finite.",
+        remedy="Look for counts, exposures or covariates that are far larger than all others.",
+    )
     if not np.isfinite(precision).all():
-        raise np.linalg.LinAlgError("the posterior precision is not finite")
+        raise broken
     chol, info = lapack.dpotrf(precision, lower=1, clean=1)
     # Only rounding can fail it, where sites or scales are huge: then a little is added to the diagonal.
     extra = np.finfo(float).eps * len(precision) * float(np.diag(precision).max())
@@ -423,10 +427,7 @@ def cholesky(precision: np.ndarray) -> np.ndarray:
         extra *= 10.0
         chol, info = lapack.dpotrf(precision, lower=1, clean=1)
     if info != 0:
-        raise BrokenDownError(
-            "The fit broke down: its numbers cannot be computed with.",
-            remedy="Look for counts, exposures or covariates that are far larger than all others.",
-        )
+        raise broken
     return np.asarray(chol)
 
 
