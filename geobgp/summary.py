@@ -18,7 +18,7 @@ from geobgp.data.effects import INTERCEPT, Effects
 from geobgp.data.inputs import about_effort
 from geobgp.inference.links import EXP, Link
 from geobgp.inference.mixture import INTERVAL, NormalMixture, interval_in, quantile_name, quantiles_of
-from geobgp.text import count, html_table, number
+from geobgp.text import count, html_table, number, ratio_text
 
 if TYPE_CHECKING:
     from geobgp.data.periods import Periods
@@ -417,9 +417,9 @@ def _coefficient(c: Mapping[str, Any]) -> str:
     for what in ("rate", "odds"):
         ratio, ends = c.get(f"{what}_ratio", math.nan), interval_in(c, f"{what}_ratio")
         if math.isfinite(ratio) and ends is not None:
-            low, high = number(c[ends.low]), number(c[ends.high])
+            low, high = ratio_text(c[ends.low], 4), ratio_text(c[ends.high], 4)
             per = "" if isinstance(c.get("level"), str) else " per unit"
-            text += f"; {what} x {number(ratio)} ({low} to {high}){per}"
+            text += f"; {what} x {ratio_text(ratio, 4)} ({low} to {high}){per}"
     return text
 
 

@@ -47,6 +47,18 @@ def number(value: float, digits: int | None = None, *, missing: str = "unknown")
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
+def ratio_text(value: float, digits: int = 3) -> str:
+    """Return a ratio with some digits, or with two of what sets it off from 1.
+
+    Examples
+    --------
+    >>> [ratio_text(v) for v in (2.3456, 1.0028, 0.999961, 1.0, float("nan"))]
+    ['2.35', '1.0028', '0.999961', '1', 'unknown']
+    """
+    apart = abs(value - 1)
+    return number(value, 1 - math.floor(math.log10(apart)) + (value > 1) if 1e-9 < apart < 0.01 else digits)
+
+
 def rounded(value: float, digits: int) -> float:
     """Return a value rounded to significant digits.
 

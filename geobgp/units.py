@@ -228,8 +228,18 @@ def exceeds(quantity: str, threshold: float, units: str) -> str:
     >>> exceeds("intensity", 0.2, "events per km²"), exceeds("relative risk", 1.0, "times the average risk")
     ('the intensity exceeds 0.2 events per km²', 'the relative risk exceeds 1')
     """
-    plain = quantity in (RELATIVE_RISK, *_PLAIN) and (quantity != "value" or units == _PLAIN["value"])
-    return f"the {quantity} exceeds {number(threshold, 3)}{'' if plain or not units else ' ' + units}"
+    return f"the {quantity} exceeds {number(threshold, 3)}{'' if quantity == RELATIVE_RISK else after(units)}"
+
+
+def after(units: str) -> str:
+    """Return units as they stand after a number; nothing for those that only say what the number is.
+
+    Examples
+    --------
+    >>> after("events per km²"), after("share")
+    (' events per km²', '')
+    """
+    return f" {units}" if units and units not in _PLAIN.values() else ""
 
 
 def warn_if_far(

@@ -18,6 +18,7 @@ from geobgp.inference.mixture import quantile_name
 from geobgp.privacy import shifts
 from geobgp.text import number, percent
 from geobgp.totals import rates, with_periods
+from geobgp.units import after
 
 if TYPE_CHECKING:
     import geopandas as gpd
@@ -366,6 +367,6 @@ def about_hotspots(frame: pd.DataFrame) -> str:
     'hot spots, each of which exceeds 0.5 or 2 per km² everywhere with a probability of 95 %'
     """
     values = " or ".join(number(value, 6) for value in sorted(set(frame["threshold"])))
-    unit = next(iter(frame["units"]), "") if "units" in frame else ""
+    unit = after(next(iter(frame["units"]), "")) if "units" in frame else ""
     chance = percent(frame.attrs.get("probability", PROBABILITY))
-    return f"hot spots, each of which exceeds {f'{values} {unit}'.strip()} everywhere with a probability of {chance}"
+    return f"hot spots, each of which exceeds {values}{unit} everywhere with a probability of {chance}"

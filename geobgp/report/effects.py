@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from geobgp.checks.effects import covariate_values, curves_of, effect_curve, eff
 from geobgp.inference.mixture import interval_in
 from geobgp.output.figures import plot_effect, plot_levels
 from geobgp.report.figures import done, new_figure
-from geobgp.text import number
+from geobgp.text import number, ratio_text
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -45,20 +46,20 @@ def table_of(frame: pd.DataFrame) -> tuple[tuple[str, ...], list[tuple[str, ...]
     [('rain', 'line: per unit', '3 to 4 mm', '1.5', '1.25 to 1.75')]
     """
     scale = next(name for name in ("rate_ratio", "odds_ratio", "risk_ratio", "difference") if name in frame)
-    ends = interval_in(frame.columns, scale)
+    ends, show = interval_in(frame.columns, scale), _three if scale == "difference" else ratio_text
     head = ["Covariate", "Effect", "From, to", scale.replace("_", " ").capitalize()]
     columns = [
         frame["covariate"].tolist(),
         frame["effect"].tolist(),
         [_ends(row) for row in frame.to_dict("records")],
-        [_told(value) for value in frame[scale]],
+        [_told(value, show) for value in frame[scale]],
     ]
     if ends is not None:
         head.append(f"{ends.words} interval")
-        columns.append([_between(low, high) for low, high in zip(frame[ends.low], frame[ends.high], strict=True)])
+        columns.append([_between(low, high, show) for low, high in zip(frame[ends.low], frame[ends.high], strict=True)])
     if "without_field" in frame:
         head.append("Without the field")
-        columns.append([_told(value) for value in frame["without_field"]])
+        columns.append([_told(value, show) for value in frame["without_field"]])
     if "tau" in frame:
         head.append("sd of the effects")
         columns.append([_told(value) for value in frame["tau"]])
@@ -69,12 +70,16 @@ def table_of(frame: pd.DataFrame) -> tuple[tuple[str, ...], list[tuple[str, ...]
     return tuple(head), list(zip(*columns, strict=True))
 
 
-def _told(value: float) -> str:
-    return "" if value is None or math.isnan(value) else number(float(value), 3)
+def _three(value: float) -> str:
+    return number(value, 3)
 
 
-def _between(low: float, high: float) -> str:
-    return "" if math.isnan(low) else f"{number(float(low), 3)} to {number(float(high), 3)}"
+def _told(value: float, show: Callable[[float], str] = _three) -> str:
+    return "" if value is None or math.isnan(value) else show(float(value))
+
+
+def _between(low: float, high: float, show: Callable[[float], str]) -> str:
+    return "" if math.isnan(low) else f"{show(float(low))} to {show(float(high))}"
 
 
 def _ends(row: dict[str, Any]) -> str:

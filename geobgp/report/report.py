@@ -29,7 +29,7 @@ from geobgp.report import figures, statements
 from geobgp.report.effects import effect_facts
 from geobgp.report.thresholds import about_thresholds, above_columns
 from geobgp.summary import interval_words, latent_name
-from geobgp.text import chance, events, listed, number, percent, size_text, whole_percent
+from geobgp.text import chance, events, listed, number, percent, ratio_text, size_text, whole_percent
 from geobgp.units import exceeds
 from geobgp.web import page as templates
 
@@ -514,10 +514,10 @@ def _effects(posterior: Posterior) -> dict[str, Any]:
     levels = table.get("level", [None] * len(table))
     terms = [n if isinstance(level, str) else f"{n}, per unit" for n, level in zip(table["name"], levels, strict=True)]
     columns = {"": terms}
-    for key, words in ((name, capital(str(name).replace("_", " "))), ("mean", "Coefficient")):
+    for key, words, show in ((name, capital(str(name).replace("_", " ")), ratio_text), ("mean", "Coefficient", three)):
         if key is not None:
-            columns[words] = [three(float(v)) for v in table[key]]
-            columns |= between(table, "" if key == "mean" else key, three, words)
+            columns[words] = [show(float(v)) for v in table[key]]
+            columns |= between(table, "" if key == "mean" else key, show, words)
     return {"head": tuple(columns), "rows": list(zip(*columns.values(), strict=True))}
 
 

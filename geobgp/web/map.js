@@ -248,7 +248,7 @@ window.geobgp = (function () {
       if (!v) { readout.appendChild(el("span", "geobgp-quiet", config.hint)); return; }
       const first = readout.appendChild(el("div")), layer = config.layers[side.layer];
       first.appendChild(el("b", "", number(v[config.drawn])));
-      first.appendChild(document.createTextNode(" " + config.units + (config.centre === "median" ? " (median)" : "")));
+      first.appendChild(document.createTextNode(config.unit + (config.centre === "median" ? " (median)" : "")));
       readout.appendChild(el("div", "", interval(v)));
       if (time && compare.state()) readout.appendChild(el("div", "geobgp-quiet", time.label(side.period)));
       if (cells.block > 1) readout.appendChild(el("div", "geobgp-quiet", averaged));

@@ -23,6 +23,7 @@ from geobgp.output.grids import View, hatched_cells, uncertainty
 from geobgp.privacy import refuse
 from geobgp.summary import events_in_words
 from geobgp.text import chance, count, number, percent, size_text
+from geobgp.units import after
 from geobgp.web import overlays
 from geobgp.web.layers import (
     DIGITS,
@@ -331,6 +332,7 @@ class Page:
                 "west": plane.west, "north": plane.north, "pixel": plane.pixel,
             },
             "units": self.units,
+            "unit": after(self.units),
             "interval": self.interval,
             "hint": "Point at the land for its value, click for more.",
             "drawn": self.drawn,
