@@ -33,7 +33,8 @@ from geobgp.totals import region_draws
 OUT = Path(__file__).parent / "results" / "nowcast.md"
 SIZE, WEEKS, LAGS, DRAWS = 30.0, 26, 5, 400
 START = np.datetime64("2020-01-06")
-AS_OF = START + 7 * WEEKS - 1
+DAY = np.timedelta64(1, "D")
+AS_OF = START + (7 * WEEKS - 1) * DAY
 SETTINGS = [(mean, how) for mean in (1, 3) for how in ("growing", "falling")]
 WAYS = ("nowcast", "ignoring", "dropping", "correcting")
 LAND = shapely.box(0, 0, SIZE, SIZE)
@@ -96,8 +97,8 @@ def predicted(table: pd.DataFrame, most: int) -> dict[str, np.ndarray]:
     plain = map_intensity(known, LAND, between=span, **HOW)
     out["ignoring"] = mixture(region_draws(plain, inside, DRAWS, 1)[:, ::-1][:, :LAGS], most)
     n_late = max(int(now.nowcast.sum()), LAGS)
-    early = known[known["onset"] < START + 7 * (WEEKS - n_late)]
-    before = map_intensity(early, LAND, between=(str(START), str(AS_OF - 7 * n_late)), **HOW)
+    early = known[known["onset"] < START + 7 * (WEEKS - n_late) * DAY]
+    before = map_intensity(early, LAND, between=(str(START), str(AS_OF - 7 * n_late * DAY)), **HOW)
     ahead = region_draws(before.forecast(n_late), inside, DRAWS, 1)
     out["dropping"] = mixture(ahead[:, ::-1][:, :LAGS], most)
     weeks = Periods.calendar("week", *span)

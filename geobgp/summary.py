@@ -342,7 +342,7 @@ def _season(posterior: Posterior) -> str | None:
         return None
     cosine, sine = float(table[SEASON[0]]), float(table[SEASON[1]])
     when = math.atan2(sine, cosine) / (2.0 * math.pi) * 365.25
-    day = periods.middles[0].astype("datetime64[D]") + round(when % 365.25)
+    day = periods.middles[0].astype("datetime64[D]") + np.timedelta64(round(when % 365.25), "D")
     month = day.astype(object).strftime("%B")
     return f"highest in {month}, {number(math.exp(2.0 * math.hypot(cosine, sine)), 2)} times the lowest"
 

@@ -31,7 +31,8 @@ NOT_A_DATE = np.datetime64("NaT", "D")
 #: the CDC (MMWR) on Sunday.
 WEEKS = {"week": 3, "epiweek": 4}
 #: Days from the start of a week to its middle, whose month and year it belongs to: Thursday, or Wednesday (MMWR).
-_MIDDLE = 3
+_MIDDLE = np.timedelta64(3, "D")
+_DAY = np.timedelta64(1, "D")
 #: A date with the year last, and a time of day behind it or not.
 _YEAR_LAST = re.compile(r"(\d{1,2})([/.\- ])(\d{1,2})\2(\d{4}|\d{2})(?:[ T,]+\d{1,2}:\d\d.*)?")
 _ZONE = re.compile(r"\d:\d\d(?::\d\d(?:\.\d+)?)?\s*(Z|UTC|[+-]\d\d:?\d\d)$")
@@ -251,7 +252,7 @@ def _day(year: str, month: str, day: str) -> tuple[np.datetime64, np.datetime64]
 
 def _month(year: str, month: str, months: int = 1) -> tuple[np.datetime64, np.datetime64]:
     found = np.datetime64(f"{year}-{month:0>2}", "M")
-    return found.astype("M8[D]"), (found + months).astype("M8[D]") - 1
+    return found.astype("M8[D]"), (found + np.timedelta64(months, "M")).astype("M8[D]") - _DAY
 
 
 def _quarter(year: str, quarter: str) -> tuple[np.datetime64, np.datetime64]:
@@ -265,19 +266,19 @@ def _year(year: str) -> tuple[np.datetime64, np.datetime64]:
 def _week(year: str, week: str, day: str | None = None) -> tuple[np.datetime64, np.datetime64]:
     start = week_start(int(year), int(week))
     if day is None:
-        return start, start + 6
-    return start + int(day) - 1, start + int(day) - 1
+        return start, start + 6 * _DAY
+    return start + (int(day) - 1) * _DAY, start + (int(day) - 1) * _DAY
 
 
 def _epiweek(year: str, week: str) -> tuple[np.datetime64, np.datetime64]:
     start = week_start(int(year), int(week), "epiweek")
-    return start, start + 6
+    return start, start + 6 * _DAY
 
 
 def week_start(year: int, week: int, every: str = "week") -> np.datetime64:
     """Return the Monday of an ISO week, or the Sunday of an "epiweek"."""
     fourth = np.datetime64(f"{year:04d}-01-04", "D")  # always in week 1, which has four days in January or more
-    start = fourth - (int(fourth.astype(np.int64)) + WEEKS[every]) % 7 + 7 * (week - 1)
+    start = fourth + (7 * (week - 1) - (int(fourth.astype(np.int64)) + WEEKS[every]) % 7) * _DAY
     if week < 1 or int(str(start + _MIDDLE)[:4]) != year:
         raise ValueError(f"{year} has no week {week}")
     return np.datetime64(start, "D")
@@ -319,8 +320,8 @@ def _formatted(values: Sequence[str], date_format: str) -> Days:
     if re.search("%[dDjuxc]", date_format):
         return Days(first, first.copy())
     months = 1 if re.search("%[mbB]", date_format) else 12
-    after = (first.astype("datetime64[M]") + months).astype("datetime64[D]")
-    return Days(first, after - 1)
+    after = (first.astype("datetime64[M]") + np.timedelta64(months, "M")).astype("datetime64[D]")
+    return Days(first, after - _DAY)
 
 
 # -- Periods: days, weeks, months, quarters, years, or what lies between given edges, one after the other ----
@@ -522,7 +523,7 @@ class Periods:
             return tuple(f"{number(a)} to {number(b)}" for a, b in pairwise(self.edges))
         days = self.edges.astype("datetime64[D]")
         if self.every == "edges":
-            return tuple(f"{a} to {b - 1}" for a, b in pairwise(days))
+            return tuple(f"{a} to {b - _DAY}" for a, b in pairwise(days))
         return tuple(_label(day, self.every) for day in days[:-1])
 
     def __repr__(self) -> str:
@@ -599,7 +600,7 @@ class Periods:
         ('1976 Q1', '1976 Q2')
         """
         if self.every != "edges":
-            last = int(ordinals(self.edges[-1:].astype("datetime64[D]") - 1, self.every)[0])
+            last = int(ordinals(self.edges[-1:].astype("datetime64[D]") - _DAY, self.every)[0])
             return Periods.of_ordinals(self.every, last + 1, last + k)
         width = np.median(np.diff(self.edges).astype(float))
         more = np.round(width * np.arange(k + 1)).astype("m8[s]") if self.dated else width * np.arange(k + 1)
@@ -690,7 +691,7 @@ def check_number(n: int, every: str, first: str, last: str) -> None:
 def _label(day: np.datetime64, every: str) -> str:
     text = str(day)
     if every in WEEKS:
-        middle = day + 3
+        middle = day + _MIDDLE
         year = middle.astype("datetime64[Y]")
         week = int((middle - year.astype("datetime64[D]")).astype(int)) // 7 + 1
         return f"{year}-{'W' if every == 'week' else 'EW'}{week:02d}"

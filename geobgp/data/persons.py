@@ -561,9 +561,10 @@ def confounder_effects(table: pd.DataFrame) -> Effects:
 
     Examples
     --------
-    >>> effects = confounder_effects(pd.DataFrame({"age": [30.0, 50.0], "smokes": ["yes", "no"]}))
+    >>> persons = pd.DataFrame({"age": [30.0, 30.0, 50.0, 50.0], "smokes": ["yes", "no", "no", "no"]})
+    >>> effects = confounder_effects(persons)
     >>> effects.names, effects.columns[:, 1].tolist()
-    (('age', 'smokes yes (reference: no)'), [-1.0, 1.0])
+    (('age', 'smokes yes (reference: no)'), [-1.0, -1.0, 1.0, 1.0])
     """
     refuse_intercept(table.columns, "confounders")
     columns: dict[Term, np.ndarray] = {}

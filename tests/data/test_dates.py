@@ -50,7 +50,7 @@ def test_a_week_is_that_of_the_calendar(day):
     ],
 )
 def test_weeks_of_the_cdc_begin_on_sunday(week, sunday):
-    both = sunday, str(np.datetime64(sunday) + 6)
+    both = sunday, str(np.datetime64(sunday) + np.timedelta64(6, "D"))
     for text in (week, week.replace("-", ""), week.replace("-EW", " ew")):
         assert one(text) == both
     assert one(week.replace("-EW", ""), every="epiweek") == both

@@ -37,7 +37,8 @@ from geobgp.inference.chain_fit import fit_chain, node_chain, setting_of
 
 SIZE, WEEKS = 12.0, 14
 START = np.datetime64("2020-01-06")  # a Monday
-LAST = START + 7 * WEEKS - 1
+DAY = np.timedelta64(1, "D")
+LAST = START + (7 * WEEKS - 1) * DAY
 LAND = shapely.box(0, 0, SIZE, SIZE)
 HALVES = [shapely.box(0, 0, 6, SIZE), shapely.box(6, 0, SIZE, SIZE)]
 HOW = {
@@ -193,7 +194,7 @@ def test_excess_of_delays_that_vary_more_than_chance():
     excess = []
     for delay in (plain, wild):
         rows = pd.DataFrame({"onset": START + day, "reported": START + day + delay})
-        excess.append(read_reports(rows, time="onset", reported="reported", as_of=str(START + 199)).excess)
+        excess.append(read_reports(rows, time="onset", reported="reported", as_of=str(START + 199 * DAY)).excess)
     assert excess[0] < 1.4
     assert excess[1] > 2.5
 
@@ -375,7 +376,7 @@ def test_groups_have_delays_of_their_own():
     assert posterior.effort[-1, west].mean() > 2 * posterior.effort[-1, east].mean()
     assert np.allclose(delays.mix.sum(axis=1), 1.0)
     regions = posterior.totals(HALVES).iloc[-2:]
-    truth = table[table["onset"] > LAST - 7]["half"].value_counts()
+    truth = table[table["onset"] > LAST - 7 * DAY]["half"].value_counts()
     for row, name in zip(regions.itertuples(), ("west", "east"), strict=True):
         assert row.final_q05 * 0.9 <= truth[name] <= row.final_q95 * 1.1
     assert len(delays.reported()) == 2 * WEEKS
@@ -399,7 +400,7 @@ def test_counts_by_area_and_week_of_the_report(table):
     known = table[table["reported"] <= LAST]
     assert posterior.level()["observed"].sum() == len(known)
     assert posterior.periods.labels[-1] == "2020-W15"
-    truth = table[table["onset"] > LAST - 7].shape[0]
+    truth = table[table["onset"] > LAST - 7 * DAY].shape[0]
     level = posterior.level().iloc[-1]
     assert level["nowcast"]
     assert level["final_q05"] * 0.85 <= truth <= level["final_q95"] * 1.15
@@ -433,7 +434,7 @@ def test_rows_without_a_report_are_counted(table):
 
 def test_reports_before_the_event_are_named(table):
     some = table.copy()
-    some.loc[some.index[[3, 10]], "reported"] = START - 5
+    some.loc[some.index[[3, 10]], "reported"] = START - 5 * DAY
     with pytest.warns(InputWarning, match=r"2 rows of points are reported before .* \(counted from 1: 4, 11\)"):
         reports = read(some)
     assert reports.numbers["negative"] == 2
@@ -443,7 +444,7 @@ def test_reports_before_the_event_are_named(table):
 def test_warnings_are_those_of_any_cells(table):
     """Tables are read once, and cells are tried in several sizes."""
     some = table.copy()
-    some.loc[some.index[3], "reported"] = START - 5
+    some.loc[some.index[3], "reported"] = START - 5 * DAY
     how = {name: value for name, value in HOW.items() if name != "cell_size"} | {"max_seconds": 5}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -462,7 +463,7 @@ def test_delays_that_change_much_are_told_of_few_weeks(ratio, rng):
     delay = rng.gamma(1.3, np.where(day < 60, 10.0, 10.0 * ratio) / 1.3)
     rows = pd.DataFrame({"onset": START + day, "reported": START + day + delay.astype(int)})
     with pytest.warns(InputWarning, match="Delays have changed"):
-        read(rows, as_of=str(START + 125)).over(Periods.calendar("week", str(START), str(START + 125)))
+        read(rows, as_of=str(START + 125 * DAY)).over(Periods.calendar("week", str(START), str(START + 125 * DAY)))
 
 
 def test_delays_that_change_are_told_with_numbers():
@@ -471,19 +472,19 @@ def test_delays_that_change_are_told_with_numbers():
     mean = np.where(day < 70, 15.0, 4.0)
     delay = rng.geometric(1 / (mean + 1)) - 1
     rows = pd.DataFrame({"onset": START + day, "reported": START + day + delay})
-    reports = read(rows, as_of=str(START + 139))
+    reports = read(rows, as_of=str(START + 139 * DAY))
     with pytest.warns(InputWarning, match="Delays have changed") as caught:
-        reports.over(Periods.calendar("week", str(START), str(START + 139)))
+        reports.over(Periods.calendar("week", str(START), str(START + 139 * DAY)))
     before, after = caught[0].message.found
     assert before == pytest.approx(15, rel=0.25)
     assert after == pytest.approx(4, rel=0.25)
     assert "too high" in str(caught[0].message)
-    recent = reports.over(Periods.calendar("week", str(START + 70), str(START + 139)))  # warnings are errors
+    recent = reports.over(Periods.calendar("week", str(START + 70 * DAY), str(START + 139 * DAY)))
     assert recent.curves[0].mean == pytest.approx(4, rel=0.15)
-    assert recent.curves[0].n == (reports.event >= int((START + 70).astype(int))).sum()
+    assert recent.curves[0].n == (reports.event >= int((START + 70 * DAY).astype(int))).sum()
     delay = rng.geometric(1 / 9.0, len(day)) - 1
-    same = read(rows.assign(reported=START + day + delay), as_of=str(START + 139))
-    same.over(Periods.calendar("week", str(START), str(START + 139)))  # warnings are errors
+    same = read(rows.assign(reported=START + day + delay), as_of=str(START + 139 * DAY))
+    same.over(Periods.calendar("week", str(START), str(START + 139 * DAY)))  # warnings are errors
 
 
 def test_a_period_that_is_not_over_is_told():
@@ -491,13 +492,13 @@ def test_a_period_that_is_not_over_is_told():
     rows = pd.DataFrame(
         {"onset": START + day, "reported": START + day + np.random.default_rng(1).integers(0, 9, len(day))}
     )
-    periods = Periods.calendar("week", str(START), str(START + 65))
+    periods = Periods.calendar("week", str(START), str(START + 65 * DAY))
     end = int((periods.edges[-1].astype("datetime64[D]") - START).astype(int))
-    delays = read(rows, as_of=str(START + end - 5)).over(periods)
+    delays = read(rows, as_of=str(START + (end - 5) * DAY)).over(periods)
     assert delays.passed == (3, 7)
     words = f"3 of the 7 days of {periods.labels[-1]} have passed: its numbers are of these days alone."
     assert words in delays.words() and words not in delays.slice(0, 2).words()
-    whole = read(rows, as_of=str(START + end - 1)).over(periods)
+    whole = read(rows, as_of=str(START + (end - 1) * DAY)).over(periods)
     assert whole.passed is None and "have passed" not in whole.words()
 
 
@@ -506,7 +507,7 @@ def test_delays_as_long_as_the_series_are_told():
     day = np.repeat(np.arange(60), 15)
     rows = pd.DataFrame({"onset": START + day, "reported": START + day + rng.integers(0, 80, len(day))})
     with pytest.warns(InputWarning, match=r"reported more than 28 days after .* delays up to 57 days alone"):
-        read(rows, as_of=str(START + 59)).over(Periods.calendar("week", str(START), str(START + 59)))
+        read(rows, as_of=str(START + 59 * DAY)).over(Periods.calendar("week", str(START), str(START + 59 * DAY)))
 
 
 def test_small_groups_have_the_delays_of_all(table):
@@ -522,15 +523,15 @@ def test_a_day_long_after_the_last_report_is_refused_or_told_of(table):
     words = (
         rf"days after the last report \({last}\), and the longest delay is .*: \d+ weeks without events would follow"
     )
-    for late in ("2035-01-01", last + 7 * (WEEKS + 20)):
+    for late in ("2035-01-01", last + 7 * (WEEKS + 20) * DAY):
         with pytest.raises(DataError, match=words) as caught:
             mapped(table, reported="reported", as_of=str(late))
         assert caught.value.option == "as_of"
     longest = int((table["reported"] - table["onset"]).max() / np.timedelta64(1, "D"))
-    reports = read(table, as_of=str(last + longest + 1))
+    reports = read(table, as_of=str(last + (longest + 1) * DAY))
     with pytest.warns(InputWarning, match=words):
         reports.check_end("week", True)
-    read(table, as_of=str(last + longest)).check_end("week", True)
+    read(table, as_of=str(last + longest * DAY)).check_end("week", True)
     reports.check_end("month", True)
     wrong = table.copy()
     wrong.loc[3, "reported"] = "2035-01-01"
@@ -564,7 +565,7 @@ def test_mistakes_have_their_messages(table):
         with pytest.raises(DataError, match=match):
             read_reports(table, **{"time": "onset", "reported": "reported"} | how)
     with pytest.raises(DataError, match="Of events in the periods the delays of 0 events are known"):
-        read(table).over(Periods.calendar("week", str(LAST + 1), str(LAST + 20)))
+        read(table).over(Periods.calendar("week", str(LAST + DAY), str(LAST + 20 * DAY)))
     with pytest.raises(DataError, match="as_of belongs to events with the date of their report"):
         mapped(table, as_of="2020-03-01")
     with pytest.raises(DataError, match="reported belongs to events with dates"):

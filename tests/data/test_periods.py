@@ -21,7 +21,8 @@ def test_every_day_lies_in_the_period_that_says_so(every, first, more):
     assert periods.n == len(periods.labels) == len(set(periods.labels))
     assert (np.diff(periods.edges) > np.timedelta64(0, "s")).all()
     assert periods.index_of([first, last]).tolist() == [0, periods.n - 1]
-    some = np.arange(np.datetime64(first), np.datetime64(last) + 1, max(more // 50, 1))
+    day, step = np.timedelta64(1, "D"), max(more // 50, 1)
+    some = np.arange(np.datetime64(first), np.datetime64(last) + day, step * day)
     index = periods.index_of(some)
     at = some.astype("datetime64[s]")
     assert (periods.starts[index] <= at).all() and (at < periods.ends[index]).all()
@@ -83,7 +84,7 @@ def test_calendar_periods_count_as_equal_and_edges_by_their_days():
     numbers = Periods.between([0.0, 1.0, 3.0])
     assert numbers.unit == "unit of time" and not numbers.dated and numbers.per_year is None
     assert Periods.calendar("year", "1961", "1975").per_year is None
-    thirty = Periods.between(np.datetime64("2020-01-01") + 30 * np.arange(12))
+    thirty = Periods.between(np.datetime64("2020-01-01") + np.timedelta64(30, "D") * np.arange(12))
     assert thirty.per_year == pytest.approx(365.25 / 30)
 
 
