@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, TypeVar, datacla
 
 from geobgp import validation as validate
 from geobgp.errors import DataError, GeometryError, option
+from geobgp.text import listed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -895,6 +896,13 @@ class PersonOptions(OptionSet, heading="Data"):
     def _check(self) -> None:
         if self.cases is None:
             raise DataError("There are no cases to map.", option="cases", remedy="Give a row per person.")
+        if twice := sorted({name for name in self.confounders if list(self.confounders).count(name) > 1}):
+            raise DataError(
+                f"Confounders that are named twice: {listed(twice)}.",
+                option="confounders",
+                found=twice[0],
+                remedy="Name each once.",
+            )
         if (self.controls is None) == (self.status is None):
             raise DataError(
                 f"Cases are compared with {option('controls')}, or with the others of one table, which "

@@ -168,6 +168,7 @@ def test_outputs(tmp_path):
     ("change", "message"),
     [
         ({"confounders": ["sex"]}, "cases has no column 'sex'"),
+        ({"confounders": ["age", "smokes", "age"]}, "named twice: 'age'"),
         ({"cases": lambda c: c.assign(age=np.nan), "confounders": "age"}, "'age' is missing for"),
         ({"cases": lambda c: c.iloc[:0]}, "nothing is left to map"),
         ({"controls": lambda c: c.translate(99, 0)}, "1,500 lie off the land"),

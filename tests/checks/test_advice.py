@@ -81,7 +81,7 @@ def test_bad_blocks_at_the_shore_speak_for_permeable_water():
     wet = checked.blocks["land_area"].to_numpy() < 3.999
     signs = np.where(np.arange(len(wet)) % 2, 1.0, -1.0)
     found = first_words(closed, with_pit(checked, np.where(wet, 3.0, 0.5) * signs))
-    assert found.startswith("water that information may cross (permeability=") and "at the shore" in found
+    assert found.startswith("water that information may cross (permeability=") and "beside water" in found
     water = FullRank(archipelago(), permeability=0.5)
     crossed = LGCP(water, KERNEL).fit(poisson_problem(archipelago()).counts)
     told = [render_text(one.words) for one in what_to_try(crossed, crossed.cross_validate(3.0))]

@@ -201,7 +201,7 @@ def test_over_time_the_level_is_no_variation(basis, domain, east):
     assert "variation" in wavy.summary() and "variation" not in wavy.at(0).summary()
     with pytest.raises(DataError, match="all periods together"):
         wavy.at(0).variation()
-    with pytest.raises(DataError, match="does not know the counts"):
+    with pytest.raises(DataError, match="does not have the counts"):
         wavy.forecast(2).variation()
 
 
@@ -373,7 +373,7 @@ def test_values_over_periods_have_a_verdict(basis):
 
 def test_values_that_are_not_known_have_no_verdict_but_a_file_keeps_it(basis, tmp_path):
     posterior = at_places(basis.truncate(64), "gaussian", np.random.default_rng(17), 0.8, n=40)
-    with pytest.raises(DataError, match="does not know the values"):
+    with pytest.raises(DataError, match="does not have the values"):
         Posterior.load(posterior.save(tmp_path / "without")).variation()
     told = posterior.variation(held_out=False)
     again = Posterior.load(posterior.save(tmp_path / "with")).variation()
