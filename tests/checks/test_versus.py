@@ -228,7 +228,7 @@ def test_values_that_may_be_below_zero_have_differences_alone(tmp_path):
     names = {path.stem for path in answer.to_raster(tmp_path)}
     assert names == {"difference", "difference_q05", "difference_q95", "probability_increase"}
     answer.to_map(tmp_path / "map.html")
-    assert "difference of two maps; the mean" in (tmp_path / "map.html").read_text("utf-8")
+    assert "two maps compared; difference (mean)" in (tmp_path / "map.html").read_text("utf-8")
     assert "difference" in answer.plot().get_figure().axes[-1].get_ylabel()
 
 
