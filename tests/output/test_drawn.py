@@ -85,7 +85,7 @@ def test_one_property_decides_what_every_output_shows(kind, drawn, tmp_path):
     assert f"{drawn}, {made.units}" in legend
     page = made.to_map().get_root().render()
     assert f"{drawn.capitalize()} {made.quantity}" in page
-    assert json.dumps(f"; {drawn}, {made.units}")[1:-1] in page
+    assert json.dumps(f"; {drawn} {made.quantity}, {made.units}")[1:-1] in page
     assert f'"drawn":"{name}"' in page.replace('": "', '":"')
     report = render(made, ReportInputs())
     assert f"{drawn.capitalize()} {made.quantity}, {made.units}" in report
