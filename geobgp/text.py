@@ -88,10 +88,10 @@ def chance(p: float) -> str:
 
     Examples
     --------
-    >>> chance(0.96), chance(1.0), chance(0.0)
-    ('96 %', '> 99.9 %', '< 0.1 %')
+    >>> chance(0.96), chance(0.004), chance(1.0), chance(0.0)
+    ('96 %', '0.4 %', '> 99.9 %', '< 0.1 %')
     """
-    return "> 99.9 %" if p > 0.999 else "< 0.1 %" if p < 0.001 else percent(p)
+    return "> 99.9 %" if p > 0.999 else "< 0.1 %" if p < 0.001 else percent(p, 1 if p < 0.005 else None)
 
 
 def whole_percent(share: float) -> str:
