@@ -182,11 +182,11 @@ class Domain:
                 remedy=f"Use a smaller {option('cell_size')} or min_coverage.",
             )
         if left_out.any():
-            area = pieces.area[left_out].sum() * grid.cell_size**2
+            unit, words = (1.0, "square units") if grid.crs is None else (1e6, "km²")
+            area, land = pieces.area[left_out].sum() * grid.cell_size**2 / unit, shapely.area(geometry) / unit
             note = (
                 f"{count(left_out.sum(), 'piece')} of land under {percent(min_coverage)} of a cell, touching "
-                f"no other land, left out ({number(area, 3)} of {number(shapely.area(geometry), 6)} square "
-                "units); smaller cells keep them."
+                f"no other land, left out ({number(area, 3)} of {number(land, 6)} {words}); smaller cells keep them."
             )
             notes = _with(notes, note)
         rows, cols = np.divmod(pieces.cell[main], grid.shape[1])
