@@ -98,6 +98,21 @@ class Summary(Mapping[str, Any]):
         return html_table(self.rows())
 
 
+#: The reason to take water for open that says that there is none to cross.
+NO_WATER = "next to no water lies between the places"
+
+
+def water_of(water: str) -> str:
+    """Return what is told of water in a `FitRecord`, with its noun.
+
+    Examples
+    --------
+    >>> water_of("open"), water_of("permeability 0.3")
+    ('open water', 'water with permeability 0.3')
+    """
+    return f"water with {water}" if water.startswith("permeability") else f"{water} water"
+
+
 @dataclass(frozen=True)
 class Choice:
     """One decision: what was taken, and why."""
@@ -425,10 +440,10 @@ def _coefficient(c: Mapping[str, Any]) -> str:
 
 def _rung(rung: Mapping[str, Any]) -> str:
     kept = ", kept" if rung["kept"] else ""
-    about = ", ".join(filter(None, (rung["prior"], rung.get("kernel"), rung.get("family"), f"{rung['water']} water")))
+    about = ", ".join(filter(None, (rung["prior"], rung.get("kernel"), rung.get("family"), water_of(rung["water"]))))
     return (
         f"cells of {number(rung['cell_size'])} ({rung['nodes']:,} nodes), {about}: "
-        f"{rung['gain']:,.1f} nats above a uniform rate, {rung['seconds']:.1f} s{kept}"
+        f"{rung['gain']:,.1f} nats above one level everywhere, {rung['seconds']:.1f} s{kept}"
     )
 
 

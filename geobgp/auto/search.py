@@ -28,7 +28,7 @@ from geobgp.prior.full_rank import FullRank
 from geobgp.prior.harmonic import HarmonicBasis, check_features, dilution
 from geobgp.prior.kernels import Kernel, Matern
 from geobgp.prior.laplacian import discretise
-from geobgp.summary import Choice, FitRecord
+from geobgp.summary import NO_WATER, Choice, FitRecord
 from geobgp.text import count, number, percent
 
 if TYPE_CHECKING:
@@ -530,7 +530,8 @@ class ModelSearch:
             condition, why = BoundaryCondition("neumann", 0.0), "counts by area say little of it"
         elif o.quick:
             self._find_usual_water(data)
-            condition, why = BoundaryCondition("neumann", self.usual_water), "the usual; a quick map tries no other"
+            usual = NO_WATER if self.usual_water else "the usual"
+            condition, why = BoundaryCondition("neumann", self.usual_water), f"{usual}; a quick map tries no other"
         else:
             return self._compare_water(data)
         self.choices["water"] = Choice(condition.words, why)
@@ -572,8 +573,7 @@ class ModelSearch:
         self.choices["water"] = Choice(
             order[0].condition.words,
             f"Does water separate the {noun}? {bounds[:1].upper()}{bounds[1:]} "
-            f"(bounds with cells of {side(data.domain)})"
-            + ("; next to none lies between them" if self.usual_water else ""),
+            f"(bounds with cells of {side(data.domain)})" + (f"; {NO_WATER}" if self.usual_water else ""),
         )
         return [c.condition for c in order[:2] if order[0].gain - c.gain < RIVAL]
 
@@ -743,8 +743,8 @@ class ModelSearch:
     def _full_or_most(self, features: Candidate, need: int, most: int) -> tuple[Candidate, Choice]:
         """Go to full resolution, or say why that cannot be, with as many features as there may be."""
         kernel, data, remedy = self.fits.task.kernel, features.data, ""
-        if what := self.fits.task.features_alone:
-            reason = f"{what} need features, about {need:,} of them"
+        if self.fits.task.features_alone:
+            reason, remedy = self._too_few(features, need, most)
         elif kernel is not None and not has_full_resolution(kernel):
             reason = f"full resolution needs Matern(1.0) or Matern(2.0), not {kernel.name}"
         elif late := self.fits.too_late("full resolution", 3.0 * features.seconds):
@@ -760,6 +760,22 @@ class ModelSearch:
         if features.basis.m < most and self.fits.decisions(time.perf_counter() < self.fits.deadline):
             features = self.fits.fit(data, features.condition, most)
         return _ended(features, reason, remedy)
+
+    def _too_few(self, features: Candidate, need: int, most: int) -> tuple[str, str]:
+        """Return why what has features alone has too few of them, and what to do."""
+        nodes, task, ways = features.data.domain.n_nodes, self.fits.task, list[str]()
+        reason = f"about {need:,} features would be needed; at most {most:,} are tried"
+        if need <= most:
+            reason = f"the fit with more than {features.basis.m:,} features broke down"
+        elif most == self.options.max_features:
+            ways.append(f"raise {option('max_features')}")
+        elif most == nodes // 3:
+            reason += f", a third of the {nodes:,} cells"
+            ways += [f"give a smaller {option('cell_size')}"]
+        if task.n_areas is not None and not task.in_time and has_full_resolution(task.kernel):
+            ways.append(f"give {option('m', 'full')}, which is practical for some 2,000 areas")
+        text = ", or ".join(ways)
+        return reason, f"{text[:1].upper()}{text[1:]}." if text else ""
 
 
 def _at_full_resolution(kernel: Kernel | None) -> Kernel | None:
@@ -972,7 +988,7 @@ def _about(periods: Periods, o: TimeOptions) -> str:
         return "given"
     if getattr(o, "reported", None) is not None:
         return "from the first event to the last day that is known"
-    return "from the first event to the last; the first and the last may be seen in part only"
+    return "from the first date to the last; the first and the last period may be seen in part only"
 
 
 def _too_few(kept: Candidate, need: int, quick: bool) -> MissedVarianceWarning:

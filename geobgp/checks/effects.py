@@ -253,7 +253,7 @@ def _add_without_field(
         estimate = getattr(row, _scale(posterior))
         sentences.append(
             f"The effect of {row.covariate} is {number(estimate)} with the field and {number(row.without_field)} "
-            "without it: the field and the covariate explain the same events, and neither number should be reported "
+            "without it: the field and the covariate explain the same variation, and neither number should be reported "
             "without the other."
         )
     return sentences

@@ -31,7 +31,7 @@ from geobgp.auto.options import (
 )
 from geobgp.errors import DataError, GeobgpError, option
 from geobgp.style import Style
-from geobgp.validation import THRESHOLDS, numbers, real
+from geobgp.validation import THRESHOLDS, real
 
 # -- Options of the shell: those of each `map_*`, where the results go and how they look ---------------------
 
@@ -92,8 +92,8 @@ class LookOptions(OptionSet, heading="Results"):
 
     def _check(self) -> None:
         THRESHOLDS("thresholds", self.thresholds)
-        if not self.signed:
-            numbers(real(above=0.0), "a list, each a positive number")("thresholds", self.thresholds)
+        for threshold in () if self.signed else self.thresholds:
+            real(above=0.0)("thresholds", threshold)
         style = Style.of(**self.look())
         if style.cmap is not None:
             from geobgp.output.palette import colours

@@ -20,7 +20,7 @@ from geobgp.inference.engine import Engine, Moments, Sites
 from geobgp.inference.families import Gaussian, Likelihood, sites
 from geobgp.inference.hyper import Derivatives, Hyper, bfgs, differences, maximise, negative, newton_step
 from geobgp.progress import Stage
-from geobgp.text import number
+from geobgp.text import count, number
 
 #: Rounds after which the solver gives up and says so.
 MAX_ROUNDS = 200
@@ -229,7 +229,7 @@ class Solver:
         if self.conjugate:
             return Outcome(point, True, "exact")
         if point.settled <= tolerance:
-            return Outcome(point, True, f"converged in {self.rounds} rounds")
+            return Outcome(point, True, f"converged in {count(self.rounds, 'round')}")
         base, failures, calm, gain, share = point, 0, 0, np.inf, 1.0
         for number_ in range(1, max_rounds + 1):
             rounding = _ROUNDING * max(1.0, abs(point.score))
@@ -255,7 +255,7 @@ class Solver:
             calm = calm + 1 if abs(gain) < limit and share == 1.0 else 0
             if calm and (change < tolerance or calm >= 20):
                 point.settled = tolerance
-                return Outcome(point, True, f"converged in {self.rounds} rounds")
+                return Outcome(point, True, f"converged in {count(self.rounds, 'round')}")
             # Newton steps converge at least as fast as the last two gains say.
             left = gain * gain / before if 0.0 < gain < before < np.inf else abs(gain)
             if tolerance >= ROUGH and share == 1.0 and left < 0.1 * MIN_GAIN:

@@ -505,7 +505,7 @@ class Domain:
         unit, name = self.area_unit
         rows, cols = self.grid.shape
         return {
-            "grid": f"{rows} x {cols} cells of {self.cell_size:g} {'units' if self.crs is None else 'm'}",
+            "grid": f"{rows} x {cols} cells of {number(self.cell_size)} {'units' if self.crs is None else 'm'}",
             "nodes": f"{self.n_nodes:,}",
             "separate parts of land": f"{self.n_components:,}",
             "land area": f"{number(self.node_areas.sum() / unit, 6)} {name}",

@@ -1351,15 +1351,19 @@ def plot_cross_validation(checked: CrossValidation, axes: Any = None) -> Any:
         size = (sum(ratios), max(tall, 3.4))
         axes = plt.subplots(1, 3, figsize=size, width_ratios=ratios, layout="constrained")[1]
     left, middle, right = axes
-    draw_counts(left, checked.blocks, checked.interval)
+    noun = "" if checked.events == "sites" else checked.events
+    draw_counts(left, checked.blocks, checked.interval, noun)
     _draw_scores(middle, checked)
-    draw_pit(right, checked.pit)
+    draw_pit(right, checked.pit, f"fewer {noun}" if noun else "less")
+    left.set_title(f"Held-out {checked.what}", fontsize=12, loc="left")
+    middle.set_title(f"Held-out score of {checked.what}", fontsize=12, loc="left")
+    right.set_ylabel(checked.what)
     for ax in (left, right):
         hide_spines(ax, "right", "top")
     return axes
 
 
-def draw_counts(ax: Any, blocks: pd.DataFrame, interval: float) -> None:
+def draw_counts(ax: Any, blocks: pd.DataFrame, interval: float, noun: str) -> None:
     """Draw observed against expected numbers with their predictive intervals; those outside are red."""
     ends = interval_in(blocks, "predicted")
     assert ends is not None
@@ -1374,13 +1378,12 @@ def draw_counts(ax: Any, blocks: pd.DataFrame, interval: float) -> None:
     colours = np.where(~within(blocks["pit"], interval), "#d1495b", SHORE).tolist()
     ax.scatter(expected, blocks["observed"], s=13, color=colours, zorder=3)
     ticks = _ticks(top)
-    for axis, name in ((ax.xaxis, "expected events"), (ax.yaxis, "observed events")):
+    for axis, name in ((ax.xaxis, f"expected {noun}"), (ax.yaxis, f"observed {noun}")):
         axis.set_ticks(ticks)
-        axis.set_label_text(name)
+        axis.set_label_text(name.strip())
     ax.set_xlim(0, 1.05 * top)
     ax.set_ylim(0, 1.05 * top)
     ax.minorticks_off()
-    ax.set_title("Held-out blocks", fontsize=12, loc="left")
 
 
 def _draw_scores(ax: Any, checked: CrossValidation) -> None:
@@ -1395,13 +1398,12 @@ def _draw_scores(ax: Any, checked: CrossValidation) -> None:
         ax=ax,
         ramp="signed",
         limits=(-limit, limit),
-        label="nats above one rate",
+        label="nats above one level",
         scale_bar=False,
     )
-    ax.set_title("Held-out score of blocks", fontsize=12, loc="left")
 
 
-def draw_pit(ax: Any, pit: np.ndarray) -> None:
+def draw_pit(ax: Any, pit: np.ndarray, lower: str) -> None:
     """Draw the histogram of PIT values, and how far level ones stray."""
     n = len(pit)
     ax.hist(pit, bins=np.linspace(0, 1, 11), color=INK, alpha=0.75, edgecolor="white")
@@ -1409,8 +1411,7 @@ def draw_pit(ax: Any, pit: np.ndarray) -> None:
     ax.axhspan(max(n / 10 - spread, 0.0), n / 10 + spread, color=QUIET, alpha=0.15, linewidth=0, zorder=0)
     ax.axhline(n / 10, color=QUIET, linewidth=1, linestyle=":")
     ax.set_title("Randomised PIT", fontsize=12, loc="left")
-    ax.set_xlabel("predicted chance of fewer events")
-    ax.set_ylabel("blocks")
+    ax.set_xlabel(f"predicted chance of {lower}")
 
 
 def _root(values: Any) -> Any:

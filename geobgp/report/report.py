@@ -309,6 +309,7 @@ def render(shown: Posterior | View, inputs: ReportInputs) -> str:
         chosen=_chosen(posterior, inputs),
         ladder=_ladder(posterior),
         water=statements.water(posterior),
+        nouns=statements.nouns(posterior),
         hatched=view.hatched[1],
         meaning=in_sentences(posterior, linear=linear),
         effort="" if effort is None else about_effort(effort, posterior.domain),
@@ -368,7 +369,7 @@ def _cards(view: View, inputs: ReportInputs) -> list[tuple[str, str, str]]:
         *_observed(posterior),
         ("Land", land, parts),
         *_exposed(posterior),
-        ("Overall", number(posterior.overall), posterior.units),
+        ("Overall", number(posterior.overall), _overall_in(posterior)),
     ]
     if periods is not None:
         table = view.level.iloc[: view.n_fitted]
@@ -392,6 +393,13 @@ def _cards(view: View, inputs: ReportInputs) -> list[tuple[str, str, str]]:
     if not posterior.converged:
         cards.append(("Fit", "not converged", "see below"))
     return cards
+
+
+def _overall_in(posterior: Posterior) -> str:
+    """Return the unit of what the map is overall; of a share or a value, over what its mean is."""
+    if posterior.quantity == "intensity" or posterior.is_summed:
+        return posterior.units
+    return f"{posterior.units}, mean over {statements.averaged_over(posterior)}".removeprefix(", ")
 
 
 def _observed(posterior: Posterior) -> list[tuple[str, str, str]]:
@@ -613,7 +621,13 @@ def _level(view: View) -> dict[str, Any]:
     columns["Level"] = [three(float(v)) for v in last["level"]]
     columns |= between(last, "level", three)
     rows = list(zip(*columns.values(), strict=True))
-    return {"level_head": tuple(columns), "level_rows": rows, "more_periods": len(table) - len(last)}
+    note = '"Predicted" is the interval in which the observed number should lie; it varies about the expected number. '
+    return {
+        "level_head": tuple(columns),
+        "level_rows": rows,
+        "level_note": "" if interval_in(last, "predicted") is None else note,
+        "more_periods": len(table) - len(last),
+    }
 
 
 def _last_period(view: View, frame: pd.DataFrame | None) -> pd.DataFrame | None:

@@ -12,7 +12,7 @@ from geobgp.data.effects import FIXED_SD
 from geobgp.errors import GeobgpError
 from geobgp.inference.mixture import quantile_name
 from geobgp.prior.kernels import NormalPrior
-from geobgp.summary import FitRecord, events_in_words
+from geobgp.summary import NO_WATER, FitRecord, events_in_words, water_of
 from geobgp.text import count, events, number, percent, whole_percent
 from geobgp.units import RELATIVE_RISK
 
@@ -36,16 +36,18 @@ def water(posterior: Posterior) -> str:
     share = posterior.basis.permeability
     if share == 0:
         return "No information crosses water."
+    if share == 1 and NO_WATER in posterior.choices.get("water", ""):
+        return "No water to speak of lies between the places: where the land ends, the field goes on beyond it."
     if share == 1:
         return "Information travels as far over water as over land."
     return f"Information travels {percent(share)} as far over water as over land."
 
 
-# -- The result, in two sentences --------------------------------------------------------------------------------
+# -- The result, in a few sentences -------------------------------------------------------------------------------
 
 
 def abstract(posterior: Posterior) -> list[str]:
-    """Return the result in two sentences with numbers: what was found overall, and how it varies."""
+    """Return the result in a few sentences with numbers: what was found overall, and how it varies."""
     return [sentence for sentence in (_overall(posterior), _varies(posterior)) if sentence]
 
 
@@ -84,7 +86,13 @@ def _mean_of(posterior: Posterior) -> str:
     if posterior.quantity == RELATIVE_RISK:
         return "an overall ratio of events to expected events"
     what = {"prevalence": "a mean prevalence", "probability": "a mean probability"}
-    return f"{what.get(posterior.quantity, 'a mean')} over the land"
+    return f"{what.get(posterior.quantity, 'a mean')} over {averaged_over(posterior)}"
+
+
+def averaged_over(posterior: Posterior) -> str:
+    """Return over what the mean of a share or a value is taken: people where they are known, else land."""
+    known = {"population": "the people", "expected": "the expected events", "exposure": "the exposure"}
+    return known.get(posterior.exposure_kind, "the land")
 
 
 def _with_unit(posterior: Posterior, value: float) -> str:
@@ -129,6 +137,8 @@ def _varies(posterior: Posterior) -> str:
     parts = list(_spread(posterior) if posterior.periods is None else _course(posterior))
     if not parts:
         return "" if variation is None else f"{verdict}."
+    if variation is not None and posterior.periods is not None:  # over the land, and over time
+        return f"{verdict}. {'; '.join(part[0].upper() + part[1:] for part in parts)}."
     return f"{verdict}{': ' if variation is not None else ' is such that '}{'; '.join(parts)}."
 
 
@@ -379,7 +389,19 @@ def _of_data(posterior: Posterior) -> Iterator[str]:
 def _rows(posterior: Posterior) -> str:
     if posterior.exposure_kind == "risk":
         return "persons"
-    return "sites" if posterior.exposure_kind == "observation" else "points"
+    return "points" if posterior.is_summed else "sites"
+
+
+def nouns(posterior: Posterior) -> dict[str, str]:
+    """Return what a map is made from, what varies, and what was held out of it, for the words of a report."""
+    if posterior.exposure_kind == "risk":
+        return {"data": "persons", "rate": "risk", "held": "blocks"}
+    if posterior.is_summed:
+        by_area = posterior.areas is not None
+        return {"data": "counts" if by_area else "points", "rate": "rate", "held": "areas" if by_area else "blocks"}
+    data = "surveys" if "tested" in posterior.points else "measurements"
+    rate = "rate" if posterior.quantity == "intensity" else posterior.quantity
+    return {"data": data, "rate": rate, "held": "blocks"}
 
 
 def _of_land(posterior: Posterior) -> Iterator[str]:
@@ -458,14 +480,15 @@ def _varied(tried: tuple[FitRecord, ...]) -> dict[str, bool]:
 def _differs(record: FitRecord, kept: FitRecord) -> str:
     """Return in what a fit differs from the one that was kept."""
     if record.kept:
-        return f"Kept: cells of {number(kept.cell_size)}, {kept.prior}, {kept.water} water, {kept.kernel}".rstrip(", ")
+        parts = (f"cells of {number(kept.cell_size)}", kept.prior, water_of(kept.water), kept.kernel)
+        return f"Kept: {', '.join(filter(None, parts))}"
     words = []
     if (ratio := record.cell_size / kept.cell_size) != 1:
         sized = {2.0: "twice as wide", 0.5: "halved"}.get(round(ratio, 3), f"{number(ratio, 2)} times as wide")
         words.append(f"cells {sized}")
     words += [
-        f"{getattr(record, name)}{end}"
-        for name, end in (("prior", ""), ("water", " water"), ("kernel", ""), ("family", ""))
+        water_of(record.water) if name == "water" else str(getattr(record, name))
+        for name in ("prior", "water", "kernel", "family")
         if getattr(record, name) != getattr(kept, name)
     ]
     text = ", ".join(words) or "the same again"

@@ -77,7 +77,7 @@ def hotspots(frame: pd.DataFrame | None, when: str, most: int) -> dict[str, Any]
     shown = frame[frame["period"] == when] if when and "period" in frame else frame
     columns: dict[str, list[str]] = {"Hot spot": [name.removeprefix("Hot spot ") for name in numbered(shown)]}
     if "class" in shown:
-        columns["Probability of that"] = [chance(p) for p in shown["p_class"]]
+        columns["Probability of the class"] = [chance(p) for p in shown["p_class"]]
     plain = {"land_km2": "km²", "land_area": "square units", "exposure": "Exposure", "observed": "Observed"}
     columns |= {words: [events(v) for v in shown[name]] for name, words in plain.items() if name in shown}
     for name in ("expected", "mean", "rate", "relative_risk"):

@@ -10,7 +10,7 @@ import pytest
 import rasterio
 from shapely import box
 
-from geobgp import DataError, Matern, Posterior, map_intensity
+from geobgp import DataError, GeobgpWarning, Matern, Posterior, map_intensity
 from geobgp.auto.options import Options
 from geobgp.cli.app import main
 
@@ -144,3 +144,12 @@ def test_polygons_given_for_points_are_told_of_areas(data):
     folder, _ = data
     with pytest.raises(ValueError, match=r"Counts by area are mapped as areas, with count"):
         map_intensity(folder / "districts.gpkg", folder / "land.gpkg")
+
+
+def test_a_search_for_features_that_has_ended_says_at_which_limit_and_what_to_do():
+    squares = [box(x, y, x + 1, y + 1) for x in range(10) for y in range(10)]
+    rng = np.random.default_rng(0)
+    areas = gpd.GeoDataFrame({"n": rng.poisson(np.exp(rng.normal(3.0, 1.5, 100)))}, geometry=squares)
+    told = r"ended at 133 features.*at most 133 are tried, a third of the 400 cells.*smaller cell_size, or.* m='full'"
+    with pytest.warns(GeobgpWarning, match=told):
+        map_intensity(areas=areas, count="n", land=box(0, 0, 10, 10), crs="local", cell_size=0.5, cache=False)

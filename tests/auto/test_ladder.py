@@ -88,7 +88,7 @@ def test_clustered_points_get_finer_cells_and_smooth_ones_do_not(no_more_than):
         assert kept.nodes == posterior.domain.n_nodes
         assert kept.gain > max(rung.gain for rung in posterior.tried) - 2.0
         text = str(posterior.summary())
-        assert str(kept.nodes)[:1] in text and "nats above a uniform rate" in text
+        assert str(kept.nodes)[:1] in text and "nats above one level everywhere" in text
 
 
 def test_finer_cells_score_better_where_the_ladder_takes_them(no_more_than):

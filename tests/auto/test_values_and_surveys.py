@@ -43,14 +43,14 @@ def test_land_that_ends_with_the_study_is_no_shore_and_a_wall_between_places_is_
     how = {name: value for name, value in HOW.items() if name != "permeability"}
     inner = table[table.easting < 8.0]
     free, held = (map_values(inner, LAND, value="y", **(how | given)) for given in ({}, {"permeability": 0.0}))
-    assert free.basis.permeability == 1.0 and "next to none lies between" in free.choices["water"]
+    assert free.basis.permeability == 1.0 and "next to no water lies between" in free.choices["water"]
     edge = np.column_stack([np.full(9, 9.9), np.arange(1.0, 10.0)])
     missed = [np.abs(one.values_at(edge)["mean"] - 14.9).mean() for one in (free, held)]
     assert missed[0] < missed[1] - 0.1
     wall = shapely.LineString([(-1.0, 5.0), (11.0, 5.0)])
     sides = table.assign(y=lambda t: 5.0 + 2.0 * t.n + 0.3 * t.noise)
     parted = map_values(sides, LAND, value="y", barriers=[wall], **how)
-    assert parted.basis.permeability == 0.0 and "next to none" not in parted.choices["water"]
+    assert parted.basis.permeability == 0.0 and "next to no water" not in parted.choices["water"]
 
 
 def test_the_smoothness_is_the_one_with_the_most_evidence():

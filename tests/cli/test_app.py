@@ -226,7 +226,7 @@ def test_force_quiet_and_verbose(files, say, tmp_path):
         (("{points}", "--land", "{land}", "--cell-size", "0.5"), ("cells; the limit is", "Use --cell-size >=")),
         (("{points}", "--land", "{land}", "--cell-size", "-1"), ("--cell-size must be a positive",)),
         (("{points}", "--land", "{land}", "--weights", "cases"), ("no column 'cases'", "deaths")),
-        (("{points}", "--land", "{land}", "--threshold", "-1"), ("positive number",)),
+        (("{points}", "--land", "{land}", "--threshold", "-1"), ("--threshold must be a positive number",)),
         (("{points}", "--land", "{land}", "--features", "99999", "--cell-size", "2000"), ("--features 97 or fewer",)),
     ],
 )

@@ -2,12 +2,13 @@
 
 import dataclasses
 
+import geopandas as gpd
 import numpy as np
 import pandas as pd
 import pytest
 import shapely
 
-from geobgp import LGCP, Domain, FullRank, HarmonicBasis, Matern, map_values
+from geobgp import LGCP, Domain, FullRank, HarmonicBasis, Matern, map_prevalence, map_values
 from geobgp.data.periods import Periods
 from geobgp.report import statements
 from geobgp.report.report import ReportInputs, render
@@ -65,7 +66,7 @@ def test_over_time_the_abstract_names_the_highest_period(domain):
     top = level.loc[level["expected"].idxmax()]
     ends = f"{events(top['expected_q05'])} to {events(top['expected_q95'])}"
     course = f"highest in {top['period']} ({events(top['expected'])}; 90 % interval {ends}) and lowest in 2013"
-    assert top["period"] == "2018" and f"the expected number of events was {course}" in varies
+    assert top["period"] == "2018" and f"The expected number of events was {course}" in varies
     names = [name for name, _ in statements.priors(fitted)]
     assert {"Correlation time", "Lengthscale", "Intercept"} <= {*names}
     assert ("Lengthscale", "given") in statements.priors(fitted)
@@ -127,3 +128,19 @@ def test_values_with_covariates_have_coefficients_and_no_ratio():
     assert "µg/g (90 % interval " in overall
     page = render(fitted, ReportInputs())
     assert ">Coefficient, 90 %</th>" in page and ">Rate ratio" not in page
+
+
+def test_a_prevalence_speaks_of_surveys_and_of_people_where_they_are_known():
+    places = np.random.default_rng(0).uniform(0, 20_000, (60, 2))
+    table = pd.DataFrame({"easting": places[:, 0], "northing": places[:, 1], "n": 30})
+    table["pos"] = np.where(places[:, 0] > 10_000, 20, 5)
+    land, how = shapely.box(0, 0, 20_000, 20_000), {"tested": "n", "positive": "pos", "crs": "local", "m": "full"}
+    halves = [shapely.box(x, 0, x + 10_000, 20_000) for x in (0, 10_000)]
+    people = {"exposure": gpd.GeoDataFrame({"people": [900.0, 100.0]}, geometry=halves), "exposure_column": "people"}
+    for given, over in (({}, "the land"), (people, "the people")):
+        fitted = map_prevalence(table, land, cell_size=2000, cache=False, **how, **given)
+        assert f"a mean prevalence over {over} of" in statements.abstract(fitted)[0]
+        page = render(fitted, ReportInputs())
+        assert f"mean over {over}" in page and "log-likelihood of the surveys, less that of one prevalence" in page
+        assert "uniform rate" not in page and "the points" not in page
+    assert statements.water(fitted).startswith("No water to speak of lies between the places")
