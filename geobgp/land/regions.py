@@ -469,7 +469,8 @@ def shared_land(domain: Domain, frame: gpd.GeoDataFrame, inside: sparse.csr_arra
 
     Examples
     --------
-    >>> domain = Domain.from_polygons(shapely.box(0, 0, 9, 2), cell_size=1, crs="local")
+    >>> import geobgp
+    >>> domain = geobgp.Domain.from_polygons(shapely.box(0, 0, 9, 2), cell_size=1, crs="local")
     >>> both = read_regions([shapely.box(0, 0, 5, 2), shapely.box(4, 0, 9, 2)], domain)
     >>> shared_land(domain, both, area_shares(domain, both)).words(lambda k: "1 km²")
     'row 0 and row 1 (1 km²)'

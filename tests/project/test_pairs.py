@@ -14,6 +14,7 @@ from pairs import ASKED, DISTRICTS, HALVES, HOW, OBSERVED, WITH, mapped, reason
 
 import geobgp
 from geobgp import GeobgpError, Matern, Posterior
+from geobgp.units import exceeds
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::geobgp.errors.GeobgpWarning"),
@@ -360,7 +361,8 @@ class Asked:
 
     def explore(self):
         page = self.posterior.explore(threshold=self.threshold(), **self.last()).get_root().render()
-        assert page.count('"type": "Feature"') == self.posterior.domain.n_nodes and self.posterior.units in page
+        words = exceeds(self.posterior.quantity, self.threshold(), self.posterior.units)
+        assert page.count('"type": "Feature"') == self.posterior.domain.n_nodes and words in page
 
     def last(self) -> dict[str, Any]:
         """Return the period that is asked for, where there are some."""
