@@ -47,7 +47,7 @@ from geobgp.privacy import (
 from geobgp.style import Style
 from geobgp.summary import FitRecord, Summary, coefficient_table, describe, events_in_words, statistics, weights_of
 from geobgp.text import number
-from geobgp.units import Units, warn_if_far
+from geobgp.units import Units, check_threshold, warn_if_far
 from geobgp.validation import (
     ARRAY,
     AXES,
@@ -695,6 +695,7 @@ class Posterior:
 
         NaN where small numbers are hidden, so that nothing there exceeds it.
         """
+        check_threshold(threshold, self.quantity)
         link = self.link
         if not link.lowest < threshold < link.highest:
             words = "a positive number" if link is EXP else "between 0 and 1"
@@ -703,6 +704,11 @@ class Posterior:
             )
         limit = link.forward(threshold / self.shown.factor)
         return limit - shifts(self).reshape(self.n_periods, -1) if self.protection else np.full((1, 1), limit)
+
+    def _exceedance(self, threshold: float, mixture: NormalMixture | None = None) -> np.ndarray:
+        """Return the probability of exceeding a threshold in `units`, of the nodes or of others shown like them."""
+        check_threshold(threshold, self.quantity)
+        return self.link.exceedance(self._shown_nodes if mixture is None else mixture, threshold)
 
     def _in_shown(self, mixture: NormalMixture) -> NormalMixture:
         """Return a linear predictor of the quantity in the units that are shown: only those of rates have a factor."""
@@ -860,7 +866,7 @@ class Posterior:
             mixtures = [one._in_shown(one._at(coords, covariates, by_node=True)) for one in each]
             mu, var = (np.concatenate(m, axis=1) for m in zip(*((m.mu, m.var) for m in mixtures), strict=True))
             mixture = NormalMixture(mixtures[0].weight, mu, var)
-        chance = {f"exceedance_{value:g}": self.link.exceedance(mixture, value) for value in thresholds}
+        chance = {f"exceedance_{value:g}": self._exceedance(value, mixture) for value in thresholds}
         frame = pd.DataFrame(statistics(mixture, chances, self.link) | chance)
         index = getattr(coords, "index", None) if hasattr(coords, "iloc") else None
         index = pd.RangeIndex(len(frame) // len(which)) if index is None else index
@@ -908,7 +914,7 @@ class Posterior:
     @validated(threshold=real())
     def exceedance(self, threshold: float) -> xr.DataArray:
         """Return the probability that the quantity exceeds `threshold` (in `units`), on the grid."""
-        values = self.link.exceedance(self._shown_nodes, threshold)
+        values = self._exceedance(threshold)
         about = {
             "long_name": f"probability of more than {threshold:g} {self.units}",
             "units": "1",
@@ -1322,7 +1328,8 @@ class Posterior:
             `totals` (of a prevalence or a value the ``mean``; of cases and controls the ``relative_risk``, its mean
             over the land); ``p_all``, the probability that all of it exceeds the threshold at once, and ``p_mean``,
             that its mean does. Of counts by area, ``areas`` are those with most of their land in it, and ``observed``
-            are their events. Where small numbers are hidden no events are told.
+            is known of hot spots made of whole areas alone (NaN elsewhere). Where small numbers are hidden no events
+            are told.
 
             Over periods parts that overlap one of the period before keep its number, and ``class`` says what became
             of them, ``p_class`` how probably that holds in joint draws of all periods: "first" (of the first period),

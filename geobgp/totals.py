@@ -181,7 +181,7 @@ def above_threshold(
         each = [(weights[t % len(weights)] @ values[:, t].T).T / scale for t in range(count)]
         return np.concatenate(each, axis=1)
 
-    chance = posterior.link.exceedance(posterior._shown_nodes, threshold).reshape(1, count, -1)
+    chance = posterior._exceedance(threshold).reshape(1, count, -1)
     whole = added(np.ones_like(chance))[0]
     sums = np.concatenate(
         [

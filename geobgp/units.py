@@ -231,6 +231,28 @@ def exceeds(quantity: str, threshold: float, units: str) -> str:
     return f"the {quantity} exceeds {number(threshold, 3)}{'' if quantity == RELATIVE_RISK else after(units)}"
 
 
+def check_threshold(threshold: float, quantity: str, name: str = "threshold") -> None:
+    """Refuse what can be no threshold of a share: prevalences and probabilities lie between 0 and 1.
+
+    Examples
+    --------
+    >>> check_threshold(0.4, "prevalence"), check_threshold(40.0, "intensity")
+    (None, None)
+    >>> check_threshold(40.0, "prevalence")
+    Traceback (most recent call last):
+    ...
+    geobgp.errors.DataError: Thresholds of a prevalence are shares between 0 and 1; found 40. Did you mean 0.4?
+    """
+    if quantity in ("prevalence", "probability") and not 0.0 < threshold < 1.0:
+        kind = "shares" if quantity == "prevalence" else "numbers"
+        raise DataError(
+            f"Thresholds of a {quantity} are {kind} between 0 and 1; found {threshold:g}.",
+            option=name,
+            found=threshold,
+            remedy=f"Did you mean {threshold / 100:g}?" if 1.0 < threshold < 100.0 else "Give one such as 0.2.",
+        )
+
+
 def after(units: str) -> str:
     """Return units as they stand after a number; nothing for those that only say what the number is.
 

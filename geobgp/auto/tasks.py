@@ -35,7 +35,14 @@ from geobgp.data.counts import (
 )
 from geobgp.data.delays import Reports, read_reports
 from geobgp.data.inputs import Inputs, check_events
-from geobgp.data.measurements import Measurements, about_unused, positives_of, read_measurements, values_of
+from geobgp.data.measurements import (
+    Measurements,
+    about_copies,
+    about_unused,
+    positives_of,
+    read_measurements,
+    values_of,
+)
 from geobgp.data.periods import Clock, Periods
 from geobgp.data.persons import (
     CaseControl,
@@ -1023,9 +1030,12 @@ class PlaceTask(TableTask):
             stage.note(count(len(measured.values), *self.noun))
         if domain.crs is None and measured.counts is not None:
             check_one_plane({"land": own_crs(o.land), self.source: measured.counts.points_crs})
-        warning = about_unused(unused)
-        if warning is not None:
-            warn(warning)
+        names = [name for name in (getattr(o, key, None) for key in ("value", "positive", "tested")) if name]
+        used = self.table[np.isfinite(values)]
+        persons = measured.tested is not None and measured.tested.max() <= 1
+        for warning in (about_unused(unused), about_copies(used, names, self.source, persons=persons)):
+            if warning is not None:
+                warn(warning)
         exposed = {name: getattr(o, name, None) for name in ("exposure", "exposure_column")}
         some = o.covariates or exposed["exposure"] is not None
         if inputs is None:

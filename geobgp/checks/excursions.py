@@ -215,7 +215,7 @@ def joint_probabilities(
     """Return the joint probabilities of `Excursion`, above and below, each (n_periods, n_nodes)."""
     n, count = posterior.domain.n_nodes, posterior.n_periods
     limit = posterior._limit(threshold)
-    chance = posterior.link.exceedance(posterior._shown_nodes, threshold).reshape(count, n)
+    chance = posterior._exceedance(threshold).reshape(count, n)
     hidden = np.isnan(chance)
     # The place of every node in the order in which it joins each region.
     place = np.empty((2, count, n), np.int64)

@@ -13,11 +13,12 @@ from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
 from geobgp.checks.excursions import check_probability, joint_probabilities
+from geobgp.data.areas import SLIVER
 from geobgp.errors import DataError, option
 from geobgp.inference.mixture import quantile_name
 from geobgp.privacy import shifts
 from geobgp.text import number, percent
-from geobgp.totals import rates, with_periods
+from geobgp.totals import COUNTED_LAND, rates, with_periods
 from geobgp.units import after
 
 if TYPE_CHECKING:
@@ -319,8 +320,9 @@ def _values(
 
 
 def _observed(posterior: Posterior, parts: list[Part], added: Callable[[np.ndarray], np.ndarray]) -> dict[str, Any]:
-    """Return the events inside each part; of counts by area those of the areas that lie mostly in it, which are named.
+    """Return the events inside each part, and of counts by area the names of the areas that lie mostly in it.
 
+    Of counts by area the events are known of parts made of whole areas, and NaN elsewhere.
     No events where small numbers are hidden: the difference between two parts would tell those of a cell.
     """
     areas, known = posterior.areas, posterior.observed
@@ -336,9 +338,13 @@ def _observed(posterior: Posterior, parts: list[Part], added: Callable[[np.ndarr
     if areas is not None:
         land = sparse.csr_array(areas.shares * posterior.domain.node_areas)
         whole, values = np.asarray(land.sum(axis=1)).ravel(), np.atleast_2d(areas.values)
-        most = [np.flatnonzero(np.asarray(land[:, p.nodes].sum(axis=1)).ravel() > 0.5 * whole) for p in parts]
-        inside = inside + [values[p.period, k].sum() for p, k in zip(parts, most, strict=True)]
-        columns["areas"] = [", ".join(str(areas.names[k]) for k in some) for some in most]
+        shares = [np.asarray(land[:, part.nodes].sum(axis=1)).ravel() / np.maximum(whole, 1e-300) for part in parts]
+        counted = np.minimum(np.asarray(areas.shares.sum(axis=0)).ravel(), 1.0) * posterior.domain.node_areas
+        known_land = added(counted) >= COUNTED_LAND * added(posterior.domain.node_areas)
+        for k, (part, share) in enumerate(zip(parts, shares, strict=True)):
+            cut = ((share > SLIVER) & (share < 1.0 - SLIVER)).any()
+            inside[k] += values[part.period, share > 0.5].sum() if known_land[k] and not cut else np.nan
+        columns["areas"] = [", ".join(str(areas.names[k]) for k in np.flatnonzero(share > 0.5)) for share in shares]
     return columns if posterior.protection else {"observed": inside} | columns
 
 

@@ -31,6 +31,7 @@ from geobgp.auto.options import (
 )
 from geobgp.errors import DataError, GeobgpError, option
 from geobgp.style import Style
+from geobgp.units import check_threshold
 from geobgp.validation import THRESHOLDS, real
 
 # -- Options of the shell: those of each `map_*`, where the results go and how they look ---------------------
@@ -87,13 +88,15 @@ class LookOptions(OptionSet, heading="Results"):
     vmax: float | None = setting("Classes are even up to here.", "number")
     cmap: str | None = setting("Colours: a name such as viridis, or '#ffffcc,#800026'.", metavar="NAME")
 
-    #: Whether what is mapped may be negative, as measured values may.
-    signed: ClassVar[bool] = False
+    #: What is mapped; a "value" may be negative, and a "prevalence" is a share.
+    quantity: ClassVar[str] = "intensity"
 
     def _check(self) -> None:
         THRESHOLDS("thresholds", self.thresholds)
-        for threshold in () if self.signed else self.thresholds:
-            real(above=0.0)("thresholds", threshold)
+        for threshold in self.thresholds:
+            check_threshold(threshold, self.quantity, "thresholds")
+            if self.quantity != "value":
+                real(above=0.0)("thresholds", threshold)
         style = Style.of(**self.look())
         if style.cmap is not None:
             from geobgp.output.palette import colours
@@ -184,11 +187,13 @@ class RiskFiles(StudyOptions, ForecastOptions, ShownOptions, RiskOptions):
 class ValueFiles(StudyOptions, ForecastOptions, ShownOptions, ValueOptions):
     """What ``geobgp values`` is told: the options of `map_values`, and what to write."""
 
-    signed: ClassVar[bool] = True
+    quantity: ClassVar[str] = "value"
 
 
 class PrevalenceFiles(StudyOptions, ForecastOptions, ShownOptions, PrevalenceOptions):
     """What ``geobgp prevalence`` is told: the options of `map_prevalence`, and what to write."""
+
+    quantity: ClassVar[str] = "prevalence"
 
 
 class StrataFiles(ShownOptions, StrataOptions):

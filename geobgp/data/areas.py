@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 #: Share of the land that may lie in several areas without a warning.
 QUIET_OVERLAP = 0.01
 #: Share of an area that borders drawn by others may cut off.
-_SLIVER = 0.01
+SLIVER = 0.01
 #: Why events are in no area.
 NO_LAND = "their area has no land"
 #: Names that a message lists.
@@ -402,9 +402,9 @@ def observed_in(areas: AreaCounts, regions: gpd.GeoDataFrame) -> np.ndarray:
     size = shapely.area(own)
     within = shapely.area(shapely.intersection(places[region], own[area])) / np.maximum(size[area], 1e-300)
     whole = np.zeros(len(places), bool)
-    whole[region[within > _SLIVER]] = True
-    whole[region[(within > _SLIVER) & (within < 1.0 - _SLIVER)]] = False
-    inside = within >= 1.0 - _SLIVER
+    whole[region[within > SLIVER]] = True
+    whole[region[(within > SLIVER) & (within < 1.0 - SLIVER)]] = False
+    inside = within >= 1.0 - SLIVER
     members = sparse.csr_array(
         (np.ones(int(inside.sum())), (region[inside], area[inside])), shape=(len(places), len(own))
     )

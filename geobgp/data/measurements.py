@@ -11,7 +11,7 @@ import pandas as pd
 
 from geobgp.data.persons import place_rows
 from geobgp.errors import DataError, InputWarning, option, warn
-from geobgp.text import count, listed, number
+from geobgp.text import count, listed, number, percent
 from geobgp.validation import LEAST, MOST_EVENTS, refuse_huge
 
 if TYPE_CHECKING:
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 #: Fewer places than these are refused; from fewer than those little can be learned.
 FEWEST_PLACES, FEW_PLACES = 5, 30
 _PLACES = ("place", "places")
+#: Fewer copies of rows than these are not told of, nor a lower share where no id tells the rows apart; and the share of
+#: the rows without copies that are told apart, where these are no coincidence.
+FEWEST_COPIES, MANY_COPIES, TOLD_APART = 3, 0.05, 0.9
 #: Numbers that often stand for no value.
 CODES = (-99999, -9999, -999, -99, 999, 9999, 99999)
 
@@ -324,3 +327,53 @@ def about_unused(unused: dict[str, int]) -> InputWarning | None:
     if n := unused.get("nobody_tested"):
         said.append(f"{count(n, 'survey')} of nobody")
     return InputWarning(f"Left out: {' and '.join(said)}.", found=sum(unused.values())) if said else None
+
+
+def about_copies(
+    table: pd.DataFrame, observed: Sequence[str], what: str, *, persons: bool = False
+) -> InputWarning | None:
+    """Return what to say of rows that are exact copies of others; None where they may be so by chance.
+
+    They are copies where an id, or place, date and all else that was not observed, tells (nearly) all other rows apart.
+
+    Parameters
+    ----------
+    table : DataFrame or GeoDataFrame
+    observed : sequence of str
+        The columns with what was observed.
+    what : str
+        The option that the table is of.
+    persons : bool
+        Whether each row is a person: several at a place are alike, unless an id tells them apart.
+
+    Examples
+    --------
+    >>> table = pd.DataFrame({"x": [1.5, 2.5, 3.5, 4.5], "lead": [7, 7, 8, 9]})
+    >>> about_copies(table, ["lead"], "samples") is None
+    True
+    >>> str(about_copies(pd.concat([table, table]), ["lead"], "samples")).split(":")[0]
+    '4 of 8 rows (50 %) are exact copies of others'
+    """
+    rows = pd.DataFrame(table)
+    rows = rows.assign(**{str(k): v.to_wkb() for k, v in rows.items() if hasattr(v, "to_wkb")})
+    try:
+        again = rows.duplicated().to_numpy()
+    except TypeError:  # lists and the like
+        rows = rows.astype(str)
+        again = rows.duplicated().to_numpy()
+    n, share = int(again.sum()), float(again.mean()) if len(again) else 0.0
+    if n < FEWEST_COPIES:
+        return None
+    once = rows[~again].drop(columns=list(observed))
+    marked = any(
+        v.dtype.kind in "iuO" and v.nunique() >= TOLD_APART * len(v) for k, v in once.items() if k != "geometry"
+    )
+    if not marked and (persons or share < MANY_COPIES or once.duplicated().mean() > 1.0 - TOLD_APART):
+        return None
+    return InputWarning(
+        f"{n:,} of {len(rows):,} rows ({percent(share)}) are exact copies of others: each is taken for an observation "
+        "of its own, which makes intervals too narrow.",
+        option=what,
+        found=n,
+        remedy="If they are the same observations, leave them out: table.drop_duplicates().",
+    )

@@ -57,7 +57,7 @@ def cells(
     named = posterior._statistics(chances)
     columns |= {name: chosen(named[name]) for name in ("mean", "sd", *map(quantile_name, chances))}
     for value in thresholds:
-        columns[f"exceedance_{value:g}"] = chosen(posterior.link.exceedance(posterior._shown_nodes, value))
+        columns[f"exceedance_{value:g}"] = chosen(posterior._exceedance(value))
     shapes = np.tile(domain.polygon_of(np.arange(domain.n_nodes)), len(which))
     frame = gpd.GeoDataFrame(columns, geometry=shapes, crs=domain.crs)
     if posterior.periods is not None:

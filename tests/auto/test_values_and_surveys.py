@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 
+import geopandas as gpd
 import numpy as np
 import pandas as pd
 import pytest
 import shapely
 
 from geobgp import DataError, map_prevalence, map_values
-from geobgp.data.measurements import column_of, positives_of
-from geobgp.errors import DroppedPointsWarning
+from geobgp.data.measurements import about_copies, column_of, positives_of
+from geobgp.errors import DroppedPointsWarning, InputWarning
 from geobgp.inference.families import Gaussian
 from geobgp.inference.links import EXP, IDENTITY
 
@@ -104,11 +105,55 @@ def test_regions_of_a_prevalence_hold_those_who_have_it():
     assert mapped._land_draws[0].mean() == pytest.approx(all_land["affected"][0], rel=0.02)
 
 
+@pytest.mark.filterwarnings("ignore::geobgp.errors.InputWarning")
+def test_thresholds_of_a_prevalence_are_shares(tmp_path):
+    table = places(40).assign(n=20, k=lambda t: np.where(t.easting > 5, 12, 4))
+    posterior = map_prevalence(table, LAND, positive="k", tested="n", m=9, likelihood="binomial", **HOW)
+    asked = (
+        posterior.exceedance,
+        posterior.excursion,
+        posterior.hotspots,
+        lambda t: posterior.people_above(t, [LAND]),
+        lambda t: posterior.totals([LAND], thresholds=[t]),
+        lambda t: posterior.cells(thresholds=[t]),
+        lambda t: posterior.values_at([[5.0, 5.0]], thresholds=[t]),
+        lambda t: posterior.dataset(thresholds=[t]),
+        lambda t: posterior.to_raster(tmp_path / "rasters", [t]),
+        lambda t: posterior.to_map(threshold=t),
+        lambda t: posterior.plot(threshold=t),
+    )
+    for ask in asked:
+        with pytest.raises(DataError, match=r"shares between 0 and 1; found 40\. Did you mean 0\.4"):
+            ask(40.0)
+    with pytest.raises(DataError, match=r"found 0\. Give one"):
+        posterior.exceedance(0.0)
+    assert 0.5 < float(posterior.exceedance(0.4).max()) < 1.0
+
+
 def test_held_out_sites_are_predicted():
     table = places().assign(y=lambda t: t.f + 0.1 * t.noise)
     checked = map_values(table, LAND, value="y", m=16, **HOW).cross_validate("sites")
     assert checked.score > 0.5
     assert 0.75 <= checked.coverage <= 1.0
+
+
+def test_copies_of_rows_are_told_of_and_coincidences_are_not():
+    table = places(40).assign(n=20, k=lambda t: np.where(t.easting > 5, 12, 4))
+    how = {"positive": "k", "tested": "n", "m": 9, "likelihood": "binomial"} | HOW
+    with pytest.warns(InputWarning, match=r"40 of 80 rows \(50 %\) are exact copies .*table.drop_duplicates"):
+        map_prevalence(pd.concat([table, table]), LAND, **how)
+    shapes = gpd.GeoDataFrame({"k": table.k}, geometry=gpd.points_from_xy(table.easting, table.northing))
+    with pytest.warns(InputWarning, match=r"10 of 50 rows \(20 %\)"):
+        map_values(pd.concat([shapes, shapes[:10]]), LAND, value="k", m=9, transform="none", **HOW)
+    villages = pd.DataFrame({"easting": np.repeat(np.arange(0.5, 8), 25), "northing": 3.5})
+    sick = villages.assign(n=1, k=np.random.default_rng(1).integers(0, 2, 200))
+    assert about_copies(sick, ["k", "n"], "surveys", persons=True) is None
+    assert about_copies(sick.assign(n=sick.index % 4), ["k", "n"], "surveys") is None  # households
+    named = sick.assign(person=[f"p{j}" for j in range(200)])
+    assert about_copies(named, ["k", "n"], "surveys", persons=True) is None
+    twice = about_copies(pd.concat([named, named[:3]]), ["k", "n"], "surveys", persons=True)
+    assert twice is not None and twice.found == 3
+    assert about_copies(pd.concat([named, named[:2]]), ["k", "n"], "surveys", persons=True) is None
 
 
 @pytest.mark.parametrize(

@@ -182,17 +182,19 @@ def test_small_numbers_stay_hidden():
     assert above["km2_above"] < posterior.exposure[np.isfinite(told)].sum()
 
 
-def test_areas_are_named_and_their_events_counted():
+def test_areas_are_named_and_events_are_known_of_whole_ones():
     posterior = mapped("areas", "in space")
     threshold = float(np.quantile(posterior.node_intensity()["mean"], 0.6))
     table = posterior.hotspots(threshold, 0.6, n_samples=200)
     frame = posterior.areas.frame()
     land = shapely.area(shapely.intersection(frame.geometry.to_numpy(), posterior.domain.geometry))
     for _, row in table.iterrows():
-        mostly = shapely.area(shapely.intersection(frame.geometry.to_numpy(), row.geometry)) > 0.5 * land
-        assert row["areas"] == ", ".join(frame["name"][mostly].astype(str))
-        assert row["observed"] == frame["observed"][mostly].sum()
-    assert (table["areas"] != "").any()
+        share = shapely.area(shapely.intersection(frame.geometry.to_numpy(), row.geometry)) / land
+        assert row["areas"] == ", ".join(frame["name"][share > 0.5].astype(str))
+        assert np.isnan(row["observed"]) == ((share > 0.01) & (share < 0.99)).any()
+    assert (table["areas"] != "").any() and table["observed"].isna().any()
+    whole = posterior.hotspots(threshold / 1e6, 0.6, n_samples=200)
+    assert whole["observed"].sum() == frame["observed"].sum() > 0
 
 
 @pytest.mark.parametrize("kind", ["km2", "people"])

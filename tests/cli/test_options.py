@@ -13,7 +13,16 @@ from paths import ROOT
 
 from geobgp.auto.options import HEADINGS, settings
 from geobgp.cli.app import cli
-from geobgp.cli.options import MapOptions, SimulateOptions, check_beforehand, command_line, parse_options, render_option
+from geobgp.cli.options import (
+    MapOptions,
+    PrevalenceFiles,
+    SimulateOptions,
+    ValueFiles,
+    check_beforehand,
+    command_line,
+    parse_options,
+    render_option,
+)
 from geobgp.errors import DataError
 
 TALK = {"quiet", "verbose", "debug"}
@@ -167,3 +176,12 @@ def test_rasters_of_one_name_are_of_periods():
     assert told.record()["covariates"] == {"rain": ["jan.tif", "feb.tif"], "slope": "s.tif"}
     with pytest.raises(DataError, match="Two rasters are called 'rain'"):
         parse_options(MapOptions, base | {"covariates": pairs})
+
+
+def test_thresholds_of_a_prevalence_are_refused_before_anything_is_read():
+    given = {"surveys": "s.csv", "land": "l.gpkg", "positive": "k", "tested": "n", "output": "out"}
+    assert PrevalenceFiles(**given, thresholds=(0.4,)).thresholds == (0.4,)
+    with pytest.raises(DataError, match=r"shares between 0 and 1; found 40\. Did you mean 0\.4"):
+        PrevalenceFiles(**given, thresholds=(0.4, 40.0))
+    values = {"samples": "s.csv", "land": "l.gpkg", "value": "k", "output": "out"}
+    assert ValueFiles(**values, thresholds=(-3.0, 40.0)).thresholds == (-3.0, 40.0)
