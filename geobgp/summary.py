@@ -81,6 +81,7 @@ class Summary(Mapping[str, Any]):
             elif name in ("variation", "variogram"):
                 out.append((label, value["sentence"]))
             elif isinstance(value, dict):
+                label = _observed(value) if name == "points" else label
                 out.append((label, _quantity(value) if "value" in value else _parts(value)))
             elif value is not None:
                 out.append((label, _text(name, value)))
@@ -460,6 +461,18 @@ def _computation(facts: Mapping[str, Any]) -> str:
     if (total := (facts.get("seconds") or {}).get("total")) is not None:
         parts.append(f"{total:.3g} s")
     return ", ".join(parts) + (f"; {facts['created']}" if facts.get("created") and parts else "")
+
+
+def _observed(points: Mapping[str, Any]) -> str:
+    """Return what the numbers of observations are of.
+
+    Examples
+    --------
+    >>> [_observed(points) for points in ({"used": 5}, {"used": 5, "in_areas": 5}, {"used": 9, "tested": 90})]
+    ['points', 'events', 'surveys']
+    """
+    named = {"tested": "surveys", "places": "measurements", "cases": "persons", "in_areas": "events"}
+    return next((noun for key, noun in named.items() if points.get(key)), "points")
 
 
 def _parts(value: Mapping[str, Any]) -> str:
