@@ -88,6 +88,10 @@ def test_exceedance_against_draws(case):
         above = posterior.domain.to_grid((values > threshold).mean(axis=0)).ravel()
         np.testing.assert_allclose(chance, above, atol=5.0 * 0.5 / np.sqrt(N))
     lowest = max(posterior.link.lowest, -1e9)
+    if posterior.quantity in ("prevalence", "probability"):
+        with pytest.raises(DataError, match="between 0 and 1; found 0"):
+            posterior.exceedance(lowest)
+        lowest = 1e-300
     assert float(posterior.exceedance(lowest).min()) == 1.0
 
 
