@@ -744,7 +744,7 @@ class ModelSearch:
         """Go to full resolution, or say why that cannot be, with as many features as there may be."""
         kernel, data, remedy = self.fits.task.kernel, features.data, ""
         if self.fits.task.features_alone:
-            reason, remedy = self._too_few(features, need, most)
+            reason, remedy = self._ended_early(features, need, most)
         elif kernel is not None and not has_full_resolution(kernel):
             reason = f"full resolution needs Matern(1.0) or Matern(2.0), not {kernel.name}"
         elif late := self.fits.too_late("full resolution", 3.0 * features.seconds):
@@ -761,7 +761,7 @@ class ModelSearch:
             features = self.fits.fit(data, features.condition, most)
         return _ended(features, reason, remedy)
 
-    def _too_few(self, features: Candidate, need: int, most: int) -> tuple[str, str]:
+    def _ended_early(self, features: Candidate, need: int, most: int) -> tuple[str, str]:
         """Return why what has features alone has too few of them, and what to do."""
         nodes, task, ways = features.data.domain.n_nodes, self.fits.task, list[str]()
         reason = f"about {need:,} features would be needed; at most {most:,} are tried"
